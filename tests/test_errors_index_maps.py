@@ -38,6 +38,10 @@ FAILURES = {
         compiled(prefetching(lambda indices_ref, i: (indices_ref[i], 0)), INDICES, X),
         "A prefetched ref stands where a number should",
     ),
+    "index-map-number": (
+        compiled(prefetching(lambda indices_ref, i: (indices_ref[0], 0)), INDICES, X),
+        "A single number is indexed as if it were a list.",
+    ),
     "index-map-table": (
         compiled(call(copy, (8, 512), (32,), lambda i: ([*range(32)][i], 0))),
         "An index map looks a number up in a list or an array from outside.",

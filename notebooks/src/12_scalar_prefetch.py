@@ -51,7 +51,7 @@ except ValueError as error:
 
 # %% [markdown]
 # JAX refuses the index map, because `wanted` is an array, and the index map has to be compiled into the kernel. Until now,
-# everything an index map knew was the number of the step. Here the next block depends on data that arrives with the call.
+# everything an index map knew were the grid indices. Here the next block depends on data that arrives with the call.
 #
 # **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all arguments
 # are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
@@ -141,7 +141,7 @@ viz.grid_player(gather, table, jnp.array(lists["A"], jnp.int32))
 # %% [markdown]
 # A list holds block numbers, as an index map returns them, and a block number that the array does not have is a mistake that
 # no compiler can find: the list is data. The simulator finds it when it gets there. The table has 64 rows, which are blocks 0
-# to 7. Somebody asks for the row 40, and puts 40 into the list.
+# to 7. Somebody wants row 40, which is in block 5, and writes 40.
 
 
 # %%
@@ -199,12 +199,12 @@ group = jnp.array([0, 0, 1, 1, 1, 2, 3, 3], jnp.int32)
 print(verdict_on(lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, group))
 
 # %% [markdown]
-# That is right. The kernel needs only one number beyond its own step's, `group_ref[t - 1]`, and the body may read any
-# element of a prefetched list. `jnp.maximum` keeps the first step from reading
-# before the start of the list: an index of -1 does not count from the end there.
+# The result is right. The kernel needs one entry besides its own, `group_ref[t - 1]`, and the body may read any element of a
+# prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list, because index -1 does not
+# wrap around here.
 #
 # Now two other lists, for the same kernel. In the first, the groups are not sorted. In the second, no block belongs to
-# group 2. **Predict** for each: is the result right, and if not, which block of it is wrong and why?
+# group 2. **Predict** for each: is the result right, and if not, which blocks of it are wrong, and why?
 
 # %% tags=["predict"]
 shuffled = jnp.array([0, 1, 0, 3, 1, 2, 3, 1], jnp.int32)
@@ -216,43 +216,47 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
     print(f"{name}\n{verdict}\n")
 
 # %% [markdown]
-# Both rules are lesson 4's. This kernel begins anew at every change of the group, and it could not go on if it wanted to,
-# because an output block leaves VMEM when its index changes. So **the steps that lead to one output block must be
-# neighbors: sort the list.** And a block that no step leads to is never written, so **what is empty stays garbage.**
+# Groups 0, 1 and 3 are left and visited again later; only group 2, with its one visit, is right. The kernel restarts a sum
+# whenever the group changes. It could not resume the old one, because an output block leaves VMEM when its index changes.
+# That is lesson 4's rule: **the steps that lead to one output block must be neighbors.** In the second list no step leads
+# to block 2, so it is never written: **what is empty stays garbage.**
 #
-# There are two remedies for empty blocks. You can put an entry into the list for each of them, with a step that writes zeros.
-# Or you can have the output begin as an array of zeros: `input_output_aliases={2: 0}` tells JAX that argument 2 of the call,
-# counted with the prefetched ones, and output 0 share their memory. A block that is never visited then keeps its zeros. The
-# kernel gets one more ref, which it does not use.
+# The remedy for the first is to sort the *steps*, not only the groups: `order` says which block of x step t takes. It is a
+# second prefetched list, and the map of x looks it up. For empty groups there are two remedies. You can add an entry to the
+# lists for each of them, with a step that writes zeros. Or you can have the output begin as an array of zeros:
+# `input_output_aliases={3: 0}` tells JAX that argument 3 of the call, counted with the prefetched ones, and output 0 share
+# their memory. A block that is never visited then keeps its zeros. The kernel gets one more ref, which it does not use.
 #
 # > **alias**: an input and an output that share memory in HBM. What a kernel does not write keeps the input's values.
 
 
 # %%
-def totals_over_zeros(x, group, groups):
-    def kernel(group_ref, x_ref, zeros_ref, o_ref):
+def totals_in_any_order(x, group, groups):
+    def kernel(group_ref, order_ref, x_ref, zeros_ref, o_ref):
         totals_kernel(group_ref, x_ref, o_ref)
 
-    block = (8, x.shape[1])
+    order, block = jnp.argsort(group), (8, x.shape[1])
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((8 * groups, x.shape[1]), x.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
+            num_scalar_prefetch=2,
             grid=(len(group),),
             in_specs=[
-                pl.BlockSpec(block, lambda t, group_ref: (t, 0)),
+                pl.BlockSpec(block, lambda t, group_ref, order_ref: (order_ref[t], 0)),
                 pl.BlockSpec(memory_space=pl.ANY),  # stays in HBM: nothing of it is copied
             ],
-            out_specs=pl.BlockSpec(block, lambda t, group_ref: (group_ref[t], 0)),
+            out_specs=pl.BlockSpec(
+                block, lambda t, group_ref, order_ref: (group_ref[t], 0)
+            ),
         ),
-        input_output_aliases={2: 0},
-    )(group, x, jnp.zeros((8 * groups, x.shape[1]), x.dtype))
+        input_output_aliases={3: 0},
+    )(group[order], order, x, jnp.zeros((8 * groups, x.shape[1]), x.dtype))
 
 
-for name, each in [("nobody in group 2", no_two), ("sorted first", jnp.sort(shuffled))]:
+for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
     verdict = verdict_on(
-        lambda x, g: totals_over_zeros(x, g, 4), lambda x, g: summed(x, g, 4), x, each
+        lambda x, g: totals_in_any_order(x, g, 4), lambda x, g: summed(x, g, 4), x, each
     )
     print(f"{name}: {verdict}")
 
@@ -260,17 +264,17 @@ for name, each in [("nobody in group 2", no_two), ("sorted first", jnp.sort(shuf
 # ## A matrix that is mostly zeros
 #
 # Some matrices are zero in whole blocks: a mask of attention, weights that were pruned, a graph sorted by neighborhood.
-# Then it pays to store only the blocks that are not zero, and where they belong.
+# Then store only the nonzero blocks, and their positions.
 #
 # > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks.
-# > (COO
-# > stands for coordinates.)
+# > (COO stands for coordinates.)
 #
-# Below, 32 blocks of a matrix of 16 x 16 blocks are kept, an eighth. The product with a dense matrix b needs one
-# multiplication for each stored block: block (r, c) times the rows of b that belong to column c, added to the rows of the
-# result that belong to row r. You have met all the parts: the map of b looks up `cols`, the map of the result looks up
-# `rows`, and the accumulator is reset when the row changes. (`still` is for an experiment later.) Read the kernel, then
-# answer: **what are the two `pl.when` for, and why does one look back and the other ahead?**
+# Below, 6 blocks of a matrix of 4 x 4 blocks are stored; the next section takes 32 of 256. b is dense, and is cut into
+# panels of 512 columns, the first grid axis j. For each panel, every stored block needs one matmul: block (r, c) times the
+# rows of b that belong to column c, added to the rows of the result that belong to row r. You have met all the parts: the
+# map of b looks up `cols`, the map of the result looks up `rows`, and the accumulator is reset when the row changes.
+# (`still` is for an experiment later.) Read the kernel, then answer: **what are the two `pl.when` for, and why does one
+# look back and the other ahead?**
 
 # %%
 SIDE = 128  # of a block
@@ -354,9 +358,9 @@ print(verdict_on(sparse_times_dense, plain, values, rows, cols, b))
 #
 # ## An eighth of the work
 #
-# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense product of that size is the rival:
-# it multiplies all 256 blocks. We price the kernel without the zeros, which
-# XLA would fill in before it. **Guess** how many times faster it is on a v5e, predicted (compiler).
+# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense matmul of that size is the rival: it
+# multiplies all 256 blocks. The kernel is priced alone, and with the zeros that XLA fills in before it. **Guess** how many
+# times faster it is on a v5e, predicted (compiler).
 
 # %% tags=["predict"]
 rows, cols = drawn(16, 32)
@@ -366,13 +370,19 @@ b = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
 dense = compiler.compile_tpu(jnp.matmul, b, b)
 kernel = functools.partial(sparse_times_dense, zeros=False)
 sparse = compiler.compile_tpu(kernel, values, rows, cols, b)
-for name, report in [("dense, by XLA", dense), ("an eighth of the blocks", sparse)]:
+filled = compiler.compile_tpu(sparse_times_dense, values, rows, cols, b)
+for name, report in [
+    ("dense, by XLA", dense),
+    ("an eighth of the blocks", sparse),
+    ("the same over zeros", filled),
+]:
     print(
         f"{name:24} {report.seconds * 1e6:5.1f} us, {report.hbm_bytes / 1e6:.0f} MB of HBM"
     )
 
 # %% [markdown]
-# An eighth of the work, and hardly less time. What does the rest of the time go to? Three suspects come to mind:
+# With an eighth of the work, the kernel alone takes nine tenths of the time, and over zeros nearly all of it. What does the
+# time go to? Three suspects come to mind:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
 # - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every
@@ -382,7 +392,7 @@ for name, report in [("dense, by XLA", dense), ("an eighth of the blocks", spars
 #
 # The first suspect has an alibi that you can compute: divide the bytes by the bandwidth. For the second we take copies
 # away, by index maps that stay at block 0: first those of b, then those of the stored blocks, then both. The results are
-# wrong, and the prices are what we want to see. **Guess** them.
+# wrong, but here we want the prices. **Guess** them.
 
 # %% tags=["predict"]
 v5e = chips.chip("v5e")
@@ -391,12 +401,16 @@ for still in ("", "b", "values", "b and values"):
     fn = functools.partial(sparse_times_dense, zeros=False, still=still)
     report = compiler.compile_tpu(fn, values, rows, cols, b)
     what = f"without copies of {still}:" if still else "all copies:"
-    print(f"{what:33} {report.seconds * 1e6:5.1f} us")
+    waits = report.time_split["DMA wait"] / v5e.clock_hz * 1e6
+    print(
+        f"{what:33} {report.seconds * 1e6:5.1f} us, {waits:4.1f} of them waiting for copies"
+    )
 
 # %% [markdown]
-# Taking away one kind of copy changes little, because each step still waits for the other. Without both, most of the wait
-# is gone. So it is not b in particular. **Each step waits for whatever short copy it has asked for, and one small block is
-# too little work to hide it.**
+# Bandwidth explains less than half of the time. Taking away one kind of copy changes little, because each step still waits
+# for the other; without both, most of the wait is gone. So it is not b in particular. **Each step waits for the short copy
+# that the step before it requested, and one small block is too little work to hide it.** How long such a copy takes is the
+# simulator's assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait may be shorter.
 #
 # Then the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b come into VMEM at once, as one
 # block that stays for all 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays in
@@ -481,8 +495,9 @@ print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in 
 
 # %% [markdown]
 # The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from
-# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, the wait that
-# remains is shorter than the time that the panels take, four of b and four of the result with 2 MiB each.
+# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, what remains is
+# mostly bandwidth: the eight panels alone, four of b and four of the result with 2 MiB each, take 30,751 cycles, and the
+# kernel waits for less than that.
 #
 # ## At what density does the dense matmul win?
 #
@@ -511,8 +526,8 @@ for density in (0, 1 / 8, 1 / 2, 1):
 print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
 
 # %% [markdown]
-# By roofline the sparse product is never slower: half of the blocks take half of the time, and below some density only b
-# and the result count. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at
+# By roofline the sparse product is never slower: half of the blocks take half of the time, and below about 27 % the MXU no
+# longer matters, because moving b and the result takes longer. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at
 # which each of them crosses the line of the dense product.
 
 # %%
@@ -530,8 +545,8 @@ viz.density_dial(curves, dense)
 
 
 # %% [markdown]
-# The kernels do not keep the roofline's promise, because neither of them reaches the roof. The one with a block a step
-# breaks even near the density that we began with, and the other one much later. So before you ask whether a matrix is
+# The kernels do not keep the roofline's promise, because neither of them reaches the roof. One block a step breaks even at a
+# density of 14 %, and eight blocks a step at 59 %. So before you ask whether a matrix is
 # sparse enough, ask how much of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks
 # of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and
 # Block-Sparse Computation").
@@ -545,11 +560,11 @@ viz.density_dial(curves, dense)
 # - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
 #   fixed length, and the steps beyond `count` do not run.
 # - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
-#   lists that repeat their last entry skip the copies, those of the output too.
+#   lists that repeat their last entry skip the copies.
 #
-# Both compile once. The first saves the empty steps; the second
-# is the safer choice where something after the kernel reads all of the result. The next cell uses the first for our gather.
-# **Predict:** what do the last blocks of the result hold, for which no step runs?
+# Both compile once, and the first saves the empty steps. Neither writes the blocks beyond `count`. If something reads them
+# after the kernel, the output has to begin as zeros, or the empty steps of the second option have to write them. The next
+# cell uses the first option for our gather. **Predict:** what do the last blocks of the result hold, for which no step runs?
 
 
 # %% tags=["predict"]
@@ -583,9 +598,8 @@ for count in (4, 6):
 #
 # `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
 # ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
-# And data decides whether a step copies anything;
-# a step that does pays the latency of its copy, however little it computes. That is why a kernel with an eighth of the work
-# can take nearly as long as one with all of it.
+# And data decides whether a step copies anything; a step that does pays the latency of its copy, however little it computes.
+# That is why a kernel with an eighth of the work can take nearly as long as one with all of it.
 
 # %% [markdown]
 # ## Five questions
@@ -624,8 +638,8 @@ for count in (4, 6):
 #
 # ### Only some blocks of a dense product
 #
-# There is a twin. Two dense matrices a and b are multiplied, and only some blocks of the result are wanted: the scores of an
-# attention with a sparse mask, for example. Now the output is the list of blocks. Step t multiplies the rows of a that
+# The mirror problem has dense inputs and a sparse output: a and b are multiplied, and only some blocks of the result are
+# wanted, such as the scores of an attention with a sparse mask. Now the output is the list of blocks. Step t multiplies the rows of a that
 # `rows_ref[t]` names by the columns of b that `cols_ref[t]` names.
 
 
@@ -671,8 +685,8 @@ for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
 #
 # ### How much fits into SMEM
 #
-# The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these three lists of 6000 numbers
-# the compiler accepts: one of 6000 numbers, one of 2 x 3000, one of 3000 x 2.
+# The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these shapes, 6000 numbers each, the
+# compiler accepts: (6000,), (2, 3000) or (3000, 2).
 
 
 # %% tags=["predict"]
@@ -699,18 +713,16 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
     print(f"{shape!s:10}", "accepted" if report.ok else report.error)
 
 # %% [markdown]
-# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs into an array of two rows, or
-# into two lists.
+# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs in an array of two rows, or in
+# two lists.
 #
 # ### What the figures of this lesson rest on
 #
-# libtpu's simulator takes every number that a kernel loads from a prefetched list to be 0. Asked about our kernels as they
-# are, it would see a block that never changes, and would count far too few copies. Since the lists are known
+# libtpu's simulator reads every entry of a prefetched list as 0. Asked about our kernels as they are, it would see a block that never changes, and would count far too few copies. Since the lists are known
 # here, the library adds to each such load the number that it should have found, and checks over the whole grid that the
 # kernel then visits the same blocks as with the real list. The instructions that this adds are counted with the kernel's
-# own: some 5 to 40 for each look-up. For the kernels of this lesson that is about one percent. The simulator's latency of a
-# copy is probably too long ([compiler.md](../docs/compiler.md)), so single blocks may cost less on a chip than here. Where
-# a list decides which block comes, there are no cycles without its values:
+# own: some 5 to 40 for each look-up. For the kernels of this lesson that is about one percent. Where a list decides which
+# block comes, there are no cycles without its values:
 
 # %%
 unknown = jax.ShapeDtypeStruct((32,), jnp.int32)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 13: Flash attention
 #
-# *70 minutes, then 80 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
+# *75 minutes, then 80 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
 # for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
 # not need a TPU; with one, the kernels also run on it. Short of time? Leave out "What does it wait for?" and "When it does
 # not help": about 60 minutes.*
@@ -88,10 +88,10 @@ for name, bytes_ in moved.items():
     )
 
 # %% [markdown]
-# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. At full bandwidth they take
-# all of the 348 us that the compiler predicts. How long would attention take without them? Give it half of the heads. The
-# scores of four heads take 67 MB in float32, so the compiler can keep them in VMEM, which has 128 MiB. **Predict** the
-# time for one head in both cases.
+# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. For each operation the report
+# takes the longer of two times, that of the core and that of its bytes at full bandwidth, and here the bytes take longer.
+# How long would attention take without them? Run it with four heads: their scores take 67 MB in float32, so the compiler
+# can keep them in VMEM, which has 128 MiB. **Predict** the time for one head in both cases.
 
 # %% tags=["predict"]
 for heads in (4, 8):
@@ -157,7 +157,7 @@ for name, blocks in [
 # The grid has three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and
 # acc stay in scratch while j goes through all keys. A step has two matmuls, queries times keys and weights times values.
 # Read `update` first, and find the lines that rescale what was summed before. `lanes` is for later; as it stands, m and l
-# are columns.
+# are columns. `vmem_limit_bytes` asks for more than the 16 MiB of VMEM that a kernel gets otherwise (lesson 5).
 
 
 # %%
@@ -188,7 +188,7 @@ def begin(m_ref, l_ref, acc_ref):
 
 
 def flash(q, k, v, bq=512, bk=512, lanes=1):
-    """Return attention, block by block; m and l are kept in ``lanes`` columns."""
+    """Return attention, block by block; m and l are kept in ``lanes`` columns, 1 or 128, and D is 128."""
     heads, t, d = q.shape
 
     def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
@@ -249,9 +249,10 @@ for size, report in steps.items():
 #
 # ## What does it wait for?
 #
-# The compiler's report divides the cycles by what the core was waiting for. Here they are for one step, beside what the
-# two matmuls of that step take at the peak. "Issue" is time in which instructions are issued; "MXU" and "XLU" is time
-# spent waiting for a result of that unit. **Look for** the reason why blocks of 128 are so slow.
+# The compiler's report breaks the cycles down by what the core was waiting for. Here they are for one step, beside what
+# the two matmuls of that step take at the peak. "Issue" is time in which instructions are issued; "MXU" and "XLU" are the
+# times spent waiting for a result of that unit, and "scalar" is the time spent on the loop over the grid and on addresses.
+# We leave out a few smaller ones. **Look for** the reason why blocks of 128 are so slow.
 
 # %%
 WAITS = {
@@ -272,18 +273,19 @@ for size, report in steps.items():
 
 # %% [markdown]
 # A step with blocks of 128 takes 16 times as long as its matmuls. A quarter of that is waiting for copies. Half of the
-# rest is waiting for results: the maximum needs the first matmul, the exponentials need the maximum, and the second
-# matmul needs the exponentials. A step of 512 does 16 times as much work, and waits only 1.6 times as long for the two
-# units, because the wait for the MXU hardly grows with the block. It does not wait for copies. So the memory no longer
-# limits this kernel, and yet it needs 2.6 times as long as its matmuls.
+# rest is waiting for results of the MXU and the XLU: the maximum needs the first matmul, the exponentials need the
+# maximum, and the second matmul needs the exponentials. A step of 512 does 16 times as much work, and waits only 1.6
+# times as long for the two units, because the wait for the MXU hardly grows with the block. It does not wait for copies.
+# So the memory no longer limits this kernel, and yet it needs 2.6 times as long as its matmuls.
 #
-# ## One number in 128 lanes
+# ## One value in 128 lanes
 #
 # What does the kernel need the XLU for? A row of scores lies along the lanes, so its maximum takes a reduction across
 # lanes. That one is needed. But there is another use: m and l have one value for each row, and their refs store it in one
-# lane. Wherever they are loaded and meet the scores, the XLU has to copy that lane to the other 127. Lesson 8 had this
-# under *One maximum per row*. In VMEM, 128 lanes take no more room than one. So keep the same value in all of them, which
-# then meets the scores register by register. **Predict** how much time this saves. It changes one argument.
+# lane. Wherever they are loaded and meet the scores, the XLU has to copy that lane to the other 127. In VMEM, 128 lanes
+# take no more room than one, because a register has 128 lanes anyway. So keep the same value in all of them, and it meets
+# the scores register by register. (Lesson 8 shows this under "Further", without the matmuls.) **Predict** how much time
+# this saves. It changes one argument.
 
 # %% tags=["predict"]
 in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), *qkv)
@@ -294,41 +296,50 @@ for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
     )
 
 # %% [markdown]
-# It saves more than the wait, because moving lanes also takes instructions, which are no longer issued.
+# All of that wait is gone, so none of it belonged to the maximum. A step also issues fewer bundles, because moving lanes
+# takes instructions, and because the bundles around them were half empty.
 #
 # ## One basic block
 #
 # What else keeps the MXU waiting? While the VPU and the EUP work on the exponentials of *this* block, the MXU could work
-# on the scores of the *next*. The compiler does reorder instructions like that, but only within a basic block, as lesson
-# 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only its copies do.
+# on the scores of the *next*. The compiler does reorder instructions like that, but hardly beyond a basic block, as lesson
+# 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only the copies for the
+# next step begin earlier.
 #
 # So put several blocks of keys into one basic block. The keys and values of a head fit into VMEM, 512 KiB each. The
 # kernel below takes them whole, has no third grid axis, and goes through the blocks of keys in a loop, with the same
-# `update`. With `unroll=True` the four turns of the loop become one basic block; with `unroll=1` each turn is a block of
-# its own. What belongs to `causal` and `lse_ref` comes later. **Guess** both times; the grid took 138 us.
+# `update`. With `unroll=True` the four iterations become one basic block; with `unroll=1` each iteration is a block of its
+# own. (The loop carries no value, because m, l and acc are in refs, so the compiler honors `unroll`.) What belongs to
+# `causal` and `lse` comes later. **Guess** both times; the grid took 138 us.
 
 
 # %% tags=["predict"]
-def attend(
-    blocks, bk, unroll, causal, q_ref, k_ref, v_ref, o_ref, lse_ref, m_ref, l_ref, acc_ref
-):
-    """Write attention of a block of queries over the first blocks of keys, and its log-sum-exp; D is 128."""
+def attend(blocks, bk, unroll, causal, q_ref, k_ref, v_ref, o_ref, *refs):
+    """Write attention of a block of queries over the first blocks of keys, and its log-sum-exp if there is a ref."""
+    *lse, m_ref, l_ref, acc_ref = refs
     begin(m_ref, l_ref, acc_ref)
 
-    def turn(j, _, masked=False):
+    def add(j, _, masked=False):
         keys = pl.ds(pl.multiple_of(j * bk, bk), bk)
         s = dot_of_rows(q_ref[...], k_ref[keys]) / math.sqrt(q_ref.shape[1])
         update(above_diagonal(s) if masked else s, v_ref.at[keys], m_ref, l_ref, acc_ref)
 
-    jax.lax.fori_loop(0, blocks - causal, turn, None, unroll=unroll)
+    jax.lax.fori_loop(0, blocks - causal, add, None, unroll=unroll)
     if causal:  # the last block of keys lies on the diagonal
-        turn(blocks - 1, None, masked=True)
+        add(blocks - 1, None, masked=True)
     o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
-    lse_ref[...] = (m_ref[...] + jnp.log(l_ref[...]))[:, :1].T
+    for lse_ref in lse:
+        lse_ref[...] = (m_ref[...] + jnp.log(l_ref[...]))[:, :1].T
 
 
-def straight(q, k, v, bq=512, bk=512, unroll=True, causal=False):
-    """Return attention and its log-sum-exp, with all keys of a head in VMEM."""
+def above_diagonal(s, first_query=0, first_key=0):
+    """Return the scores with -inf where the key comes after the query."""
+    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1))
+    return jnp.where(first_key + column <= first_query + row, s, -jnp.inf)
+
+
+def straight(q, k, v, bq=512, bk=512, unroll=True, causal=False, lse=False):
+    """Return attention, with all keys of a head in VMEM; with ``lse`` also its log-sum-exp. ``causal`` needs bq == bk."""
     heads, t, d = q.shape
 
     def kernel(*refs):
@@ -343,32 +354,28 @@ def straight(q, k, v, bq=512, bk=512, unroll=True, causal=False):
 
     queries = pl.BlockSpec((None, bq, d), lambda h, i: (h, i, 0))
     keys = pl.BlockSpec((None, t, d), lambda h, i: (h, 0, 0))
+    row = pl.BlockSpec((None, 1, bq), lambda h, i: (h, 0, i))
     statistic = pltpu.VMEM((bq, 128), jnp.float32)
     return pl.pallas_call(
         kernel,
-        out_shape=[q, jax.ShapeDtypeStruct((heads, 1, t), jnp.float32)],
+        out_shape=[q, jax.ShapeDtypeStruct((heads, 1, t), jnp.float32)] if lse else q,
         grid=(heads, t // bq),
         in_specs=[queries, keys, keys],
-        out_specs=[queries, pl.BlockSpec((None, 1, bq), lambda h, i: (h, 0, i))],
+        out_specs=[queries, row] if lse else queries,
         scratch_shapes=[statistic, statistic, pltpu.VMEM((bq, d), jnp.float32)],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
     )(q, k, v)
 
 
-def of_straight(**how):
-    """Return ``straight`` without its log-sum-exp."""
-    return lambda q, k, v: straight(q, k, v, **how)[0]
-
-
-print(verdict_on(of_straight(bq=128, bk=128), plain, *small))
+print(verdict_on(functools.partial(straight, bq=128, bk=128), plain, *small))
 
 # %% tags=["predict"]
 ladder = {
     "XLA": unfused,
     "blocks of 512": steps[512],
     "m and l in all lanes": in_all_lanes,
-    "a loop in the step": compiler.compile_tpu(of_straight(unroll=1), *qkv),
-    "one basic block": compiler.compile_tpu(of_straight(), *qkv),
+    "a loop in the step": compiler.compile_tpu(functools.partial(straight, unroll=1), *qkv),
+    "one basic block": compiler.compile_tpu(straight, *qkv),
     "the library's": compiler.compile_tpu(library.flash_attention, *qkv),
 }
 print(f"{'':22} {'us':>6}  of the MXU's peak")
@@ -379,27 +386,29 @@ for name, report in ladder.items():
 for name in ("a loop in the step", "one basic block"):
     waits = [
         f"{word} {ladder[name].time_split.get(key, 0) / ladder[name].steps:,.0f}"
-        for key, word in WAITS.items()
+        for key, word in list(WAITS.items())[:4]
     ]
     print(f"cycles a step, {name}: {', '.join(waits)}")
 
 # %% [markdown]
-# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop leaves the pipeline
-# nothing to do between the blocks of keys; the last fifth comes from unrolling alone. The picture shows what the MXU and
-# the EUP do along both programs. **Look for** the bundles without any work for the MXU.
+# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop saves the work of the
+# pipeline between the blocks of keys, and unrolling it saves another sixth of the time. The library's kernel has all 16
+# blocks of a head in one basic block. The picture shows what the MXU and the EUP do along both programs. **Look for** the
+# stretches in which the MXU has little to do.
 
 
 # %%
-def along_the_program(reports):
-    """Plot which share of two units' slots is filled along the innermost loop of each program, or all of it."""
+def along_the_program(kernels):
+    """Plot which share of two units' slots is filled along the innermost loop of each program."""
     plt.rcParams.update(viz.PLOT_STYLE)
-    fig, axes = plt.subplots(len(reports), 1, figsize=(7, 1.6 * len(reports)), sharey=True)
-    for ax, (name, report) in zip(axes, reports.items(), strict=True):
-        deepest = max(bundle.depth for bundle in report.listing)
-        body = [bundle.slots for bundle in report.listing if bundle.depth == deepest]
+    fig, axes = plt.subplots(len(kernels), 1, figsize=(7, 1.6 * len(kernels)), sharey=True)
+    for ax, (name, kernel) in zip(axes, kernels.items(), strict=True):
+        code = compiler.bundles(kernel, *qkv)
+        loop = code.busiest
+        body = [bundle.slots for bundle in code.bundles[loop.first : loop.last + 1]]
         each = len(body) // 80
-        for unit, most in (("MXU", 4), ("EUP", 1)):
-            filled = np.array([slots.get(unit, 0) / most for slots in body])
+        for unit in ("MXU", "EUP"):
+            filled = np.array([slots.get(unit, 0) / code.offered[unit] for slots in body])
             mean = filled[: len(filled) // each * each].reshape(-1, each).mean(axis=1)
             ax.fill_between(np.arange(len(mean)) * each, mean, alpha=0.5, label=unit)
         idle = sum("MXU" not in slots for slots in body)
@@ -411,23 +420,23 @@ def along_the_program(reports):
     axes[0].legend(loc="upper right")
     return viz.plot_picture(
         fig,
-        "The filled share of the MXU's and the EUP's slots along two programs: a turn of the loop leaves the MXU idle "
-        "at its ends, and four turns in one basic block leave it idle at the ends of the block only.",
+        "The filled share of the MXU's and the EUP's slots along two programs: each iteration of the loop leaves the MXU "
+        "idle at its beginning and at its end, and four iterations in one basic block do so mostly at the ends of the block.",
     )
 
 
 along_the_program(
     {
-        "one turn of the loop, of four": ladder["a loop in the step"],
-        "four turns in one basic block": ladder["one basic block"],
+        "one iteration of the loop, of four": functools.partial(straight, unroll=1),
+        "four iterations in one basic block": straight,
     }
 )
 
 # %% [markdown]
-# A turn of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are not there,
-# and at the end m, l and acc are brought up to date. In one basic block the compiler fills most of these places with the
-# matmuls of the turns before and after. So a step issues fewer bundles, and it also waits less than half as long for
-# results of the MXU.
+# An iteration of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are not
+# there, and at the end m, l and acc are brought up to date. In one basic block the compiler fills most of these gaps with
+# the matmuls of the iterations before and after; what remains are mostly those at the ends of the block. So a step issues
+# fewer bundles, and it also waits less than half as long for results of the MXU.
 #
 # **The units have to work at the same time, and for that the compiler needs independent work within one basic block.**
 #
@@ -442,17 +451,11 @@ viz.block_map(2048, 2048, 512, 512, causal=True)
 # %% [markdown]
 # Six of the sixteen blocks are masked as a whole. Such a block can be handled in three ways: mask it, skip its work with
 # `pl.when`, or skip its copies too, with an index map that stays where it is, as in lesson 8. For blocks of one size that
-# is `jnp.minimum(i, j)`. The kernel below is `flash` with a mask; its arguments say in which steps it works, and which
-# block of keys a step has. **Predict** the three times. Ten sixteenths of the time would be 86 us.
+# is `jnp.minimum(i, j)`. The kernel below is `flash` with the mask of `above_diagonal`; its arguments say in which steps it
+# works, and which block of keys a step has. **Predict** the three times. Ten sixteenths of the time would be 86 us.
 
 
 # %% tags=["predict"]
-def above_diagonal(s, first_query=0, first_key=0):
-    """Return the scores with -inf where the key comes after the query."""
-    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1))
-    return jnp.where(first_key + column <= first_query + row, s, -jnp.inf)
-
-
 def flash_causal(q, k, v, works, keys_of, last_first=False, bq=512, bk=512):
     """Return causal attention, block by block, from the first block of keys or from the last."""
     (heads, t, d), blocks = q.shape, q.shape[1] // bk
@@ -520,20 +523,20 @@ for name, way in ways.items():
 # leaves the rest. What is it still waiting for? The last steps of a row of blocks are the empty ones. The pipeline starts
 # a copy one step ahead, so the next block of queries and its first keys and values are requested in an empty step, which
 # is over long before they arrive. If that is right, the wait should shrink when the empty steps come *first*: go through
-# the keys from the last block to the first. The online softmax does not mind the order, as long as it skips the masked
-# blocks: in a row whose scores so far are all -inf, m - m is not 0 but NaN. **Predict** whether the wait shrinks.
+# the keys from the last block to the first. The online softmax allows any order. But the masked blocks must be skipped,
+# because while every score of a row is -inf so far, its exp(m - m) is NaN. **Predict** whether the wait shrinks.
 
 # %% tags=["predict"]
 reordered = functools.partial(flash_causal, last_first=True, **stays)
 print(f"empty first   {priced(reordered)}")
 
 # %% [markdown]
-# It shrinks to less than half. For the copies to be skipped is not enough; they also need work to hide behind. In the
-# kernel with one basic block there are no empty steps at all: each block of queries has a branch, which does not mention
-# the keys behind the diagonal.
+# It shrinks to less than half. So skipping copies is not enough: those that remain need work to hide behind. In the kernel
+# with one basic block there are no empty steps at all, because each block of queries has its own branch, which contains
+# no work for the keys above the diagonal.
 
 # %%
-print(f"one block     {priced(lambda *qkv, **how: straight(*qkv, causal=True, **how)[0])}")
+print(f"one block     {priced(functools.partial(straight, causal=True))}")
 
 # %% [markdown]
 # ## What the backward pass needs
@@ -544,28 +547,28 @@ print(f"one block     {priced(lambda *qkv, **how: straight(*qkv, causal=True, **
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
-# With the cotangent g of o, and the names of lesson 10:
+# With the cotangent g of o, and dx for the gradient by x, as in lesson 10:
 #
 # - dv = p^T g
 # - dp = g v^T
 # - ds = p (dp - delta), where delta is the sum of o * g for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where does delta come
-# from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the gradient of a softmax
-# is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the sum of p (g v) is g
-# times the sum of p v, which is g times o: a sum over D elements of two arrays that are there. Check all of it in plain
-# JAX, behind the forward kernel.
+# With `lse=True`, `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where does
+# delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the gradient of
+# a softmax is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the sum of p (g v)
+# is g times the sum of p v, which is g times o: a sum over D elements of two arrays that are already in HBM. Check all of
+# it in plain JAX, after the forward kernel.
 
 
 # %%
 @jax.custom_vjp
 def attention(q, k, v):
-    return straight(q, k, v, bq=128, bk=128)[0]
+    return straight(q, k, v, bq=128, bk=128)
 
 
 def forward(q, k, v):
-    o, lse = straight(q, k, v, bq=128, bk=128)
+    o, lse = straight(q, k, v, bq=128, bk=128, lse=True)
     return o, (q, k, v, o, lse)
 
 
@@ -592,9 +595,10 @@ print(
 
 # %% [markdown]
 # In kernels, dq is a sum over keys, and dk and dv are sums over queries. Lesson 10 has the rule: the axis of the sum goes
-# last, so they want different grids. You will write both in exercises 13.5 and 13.6. The backward pass has five matmuls
-# for each exponential instead of two, so the MXU has more work of its own. The library's backward kernel comes closer to
-# its bound than the forward one:
+# last, so they want different grids. You will write both in exercises 13.5 and 13.6. Two kernels recompute s and dp
+# twice, which makes seven matmuls for each block. The library's kernel needs five: its grid is that of dk and dv, and it
+# keeps dq of a whole head in VMEM, where every step adds its part. It has more matmuls for each exponential than the
+# forward pass, and no maximum to wait for, since lse is known. So it comes closer to its bound:
 
 # %%
 both = functools.partial(jax.vjp, library.flash_attention)
@@ -607,44 +611,43 @@ print(f"backward alone: {backwards:5.1f} us, {five / backwards:.0%} of the MXU's
 # ## When it does not help
 #
 # A fused kernel saves bytes that grow with T x T. When T is small, there are few to save, and you have seen that XLA
-# moves none as long as the scores fit into VMEM. What is left then is what XLA does not overlap. **Predict** in which of
-# these cases the kernel wins by more than half.
+# moves none as long as the scores fit into VMEM beside everything else. What is left then is what XLA does not overlap.
+# **Predict** for which of these the kernel takes less than half of XLA's time: 8 heads of 256 or 512 positions, 4 of 1024,
+# and 2 to 16 heads of 2048.
 
 # %% tags=["predict"]
 print("heads     T   XLA moves        XLA     kernel")
-for heads, t in [(8, 512), (4, 1024), (2, 2048), (4, 2048), (8, 2048), (16, 2048)]:
-    size = min(t, 512)
+for heads, t in [
+    (8, 256),
+    (8, 512),
+    (4, 1024),
+    (2, 2048),
+    (4, 2048),
+    (8, 2048),
+    (16, 2048),
+]:
+    blocks = functools.partial(straight, bq=min(t, 512), bk=min(t, 512))
     xla = compiler.compile_tpu(plain, *arrays(heads, t))
-    ours = compiler.compile_tpu(of_straight(bq=size, bk=size), *arrays(heads, t))
+    ours = compiler.compile_tpu(blocks, *arrays(heads, t))
     print(
         f"{heads:5} {t:5} {xla.hbm_bytes / 1e6:8.1f} MB {xla.seconds * 1e6:7.1f} us {ours.seconds * 1e6:7.1f} us"
     )
 
 # %% [markdown]
-# As long as the scores fit into VMEM, the kernel takes seven to nine tenths of XLA's time. From there on it takes less
-# than a third.
+# As long as the scores of these problems fit into VMEM, the kernel takes seven to nine tenths of XLA's time from 512
+# positions on. With 256 it is slower than XLA: a step has so little work that the kernel waits for its copies. Once the
+# scores do not fit, it takes less than a third.
 #
-# The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and what has to
-# be read is the cache of keys and values, which takes longer than all that can be computed with it. Lesson 14 is about
-# that case.
-#
-# The plot below is a model for all lengths, without a compiler: time against T, where the dashed line is the matmuls
-# alone. **Look for** the T at which the fused line meets the dashed one.
-
-# %%
-viz.attention_roof(heads=HEADS)
-
-# %% [markdown]
-# They meet at T = 480. The model's unfused version takes 675 us for 2048 positions, which is more than XLA's 348 us,
-# because the model writes and reads both scores and weights in float32, and XLA fuses a part of it.
+# The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and reading the
+# cache of keys and values takes longer than everything that is computed from it. Lesson 14 is about that case.
 #
 # ## The guess
 #
-# Three quarters of the other 260 us go to the memory: with its scores in VMEM, a head takes 19 us instead of 43, which is
-# 195 us for eight. The rest goes to matmuls and exponentials that wait for each other. A kernel without the bytes was
-# slower than XLA in small blocks, because such a kernel waits even more. It became fast when its units could work at the
-# same time: larger blocks, statistics in the lanes where they are needed, and one basic block that holds several blocks
-# of keys.
+# Three quarters of the other 260 us go to the memory: with its scores in VMEM, a head takes 19.2 us instead of 43.5, which
+# makes 194 us for eight. The rest goes mostly to the work of the softmax, which XLA does not hide behind the matmuls. A
+# kernel without the bytes was slower than XLA in small blocks, because it issues more instructions for each score, and
+# waits between them. It became fast when its units could work at the same time: larger blocks, statistics in the lanes
+# where they are needed, and one basic block that holds several blocks of keys.
 
 # %% [markdown]
 # ## Five questions
@@ -655,7 +658,7 @@ viz.attention_roof(heads=HEADS)
 # What are m, l and acc now?</summary> m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about 4.81.</details>
 #
 # <details><summary>2. Why does a mask use -inf, and not 0, and why before the maximum?</summary>
-# exp(-inf) is 0, so the key adds nothing to l and acc. And the maximum over keys that are masked may be so large that the
+# exp(-inf) is 0, so the key adds nothing to l and acc. And a maximum that includes masked keys may be so large that the
 # weights of all others become 0.</details>
 #
 # <details><summary>3. A causal kernel skips the work of 6 of its 16 steps, and still takes nine tenths of the time. What
@@ -667,8 +670,8 @@ viz.attention_roof(heads=HEADS)
 # positions?</summary> q, k, v and o, and one log-sum-exp for each query: T values, and no T x T array.</details>
 #
 # <details><summary>5. Your attention kernel reaches 40 % of the MXU's peak. It does not wait for copies, and no unit fills
-# its slots. What do you try?</summary> Larger blocks, or several blocks of keys in one basic block: the units are idle
-# because they wait for each other.</details>
+# its slots. What do you try?</summary> Keep m and l in all lanes if the kernel waits for the XLU; then put several blocks
+# of keys into one basic block, because the units are idle while they wait for each other.</details>
 
 # %% [markdown]
 # ## Now you
@@ -723,10 +726,22 @@ for causal in (False, True):
     print(f"causal={causal!s:5}  ours {times[0]:6.1f} us, JAX's {times[1]:6.1f} us")
 
 # %% [markdown]
+# ### A model for all lengths
+#
+# The plot below is a model for all lengths, without a compiler: time against T, where the dashed line is the matmuls
+# alone. **Look for** the T at which the fused line meets the dashed one.
+
+# %%
+viz.attention_roof(heads=HEADS)
+
+# %% [markdown]
+# They meet at T = 480. The model's unfused version takes 675 us for 2048 positions, which is more than XLA's 348 us,
+# because the model writes and reads both scores and weights in float32, and XLA fuses a part of it.
+#
 # ### Windows, segments, and small heads
 #
-# A sliding window is a second diagonal: keys more than `window` positions back are masked, and blocks behind it are
-# skipped like those above the first. Segment ids keep documents apart that are packed into one sequence; which blocks
+# A sliding window is a second diagonal: keys `window` or more positions back are masked, and blocks behind it are skipped
+# like those above the first. Segment ids keep documents apart that are packed into one sequence; which blocks
 # they mask is known only at run time, so the kernel computes all of them. Heads of 64 use only half of the MXU's depth
 # and width. **Predict** which of the three saves time.
 
@@ -750,9 +765,23 @@ for name, (fn, *shapes) in kinds.items():
     print(f"{name:14} {compiler.compile_tpu(fn, *shapes).seconds * 1e6:6.1f} us")
 
 # %% [markdown]
-# Heads of 64 have half of the FLOPs and take almost as long. The MXU pads a depth or a width of 64 to 128, and the
-# library's kernel for such heads transposes the scores, so that only one of the two matmuls is padded. That alone would
-# take three quarters of the time. What does it wait for? Its report says.
+# The window saves time, and the segments cost some, because every block needs a mask. Heads of 64 have half of the FLOPs
+# and take almost as long. The MXU pads a depth or a width of 64 to 128, and the library's kernel for such heads
+# transposes the scores, so that only one of the two matmuls is padded. The MXU would then need three quarters of the
+# time. What does the kernel spend the rest on? It is not waiting:
+
+# %%
+for name in ("causal", "heads of 64"):
+    fn, *shapes = kinds[name]
+    report = compiler.compile_tpu(fn, *shapes)
+    issue = report.time_split["issue"]
+    print(
+        f"{name:11} issues for {issue:6,} of {report.cycles:,} cycles; filled MXU slots: {report.slots['MXU']:.0%}"
+    )
+
+# %% [markdown]
+# It waits less than the kernel for heads of 128, but it issues more bundles, in which fewer of the MXU's slots are filled.
+# The exponentials and the maximum are as many as before, and they have less of the MXU's time to hide behind.
 #
 # ### In a model
 #

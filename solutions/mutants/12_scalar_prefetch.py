@@ -431,3 +431,13 @@ def sampled(a, b, rows, cols):
 # %% answer="12.10" name="the column of another step" judge="numbers" says="wrong"
 # -        col = pl.multiple_of(cols_ref[place_ref[pl.program_id(0)]] * SIDE, SIDE)
 # +        col = pl.multiple_of(cols_ref[pl.program_id(0)] * SIDE, SIDE)
+
+
+# %% answer="12.4" name="the smaller one" judge="numbers" says="the\\s+smaller\\s+of\\s+two\\s+blocks\\s+is\\s+kept"
+# -            o_ref[...] = jnp.maximum(o_ref[...], x_ref[...])
+# +            o_ref[...] = jnp.minimum(o_ref[...], x_ref[...])
+
+
+# %% answer="12.3" name="the list before the step" judge="numbers" says="grid\\s+index\\s+and\\s+a\\s+prefetched\\s+ref\\s+have\\s+changed\\s+places"
+# -                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 64, start[1] // 128))
+# +                pl.BlockSpec((64, 128), lambda start, i: (start[0] // 64, start[1] // 128))

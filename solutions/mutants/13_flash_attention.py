@@ -104,7 +104,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    acc_ref[...] += product(ds, v_ref[...], 0, 0)
 
 
-# %% answer="13.6" name="dv scaled too" judge="numbers" says="times\\s+the\\s+right\\s+one"
+# %% answer="13.6" name="dv scaled too" judge="numbers" says="dv\\s+is\\s+scaled\\s+too"
 # -        dv_ref[...] += product(p, g_ref[...], 1, 0)
 # +        dv_ref[...] += scale * product(p, g_ref[...], 1, 0)
 
@@ -322,3 +322,142 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # %% answer="13.10" name="not causal" judge="numbers" says="wrong"
 # -            triangle = jnp.where(column <= row, s[:, i * bq :], -jnp.inf)
 # +            triangle = s[:, i * bq :]
+
+
+# %% answer="13.2" name="the scores the other way round" judge="numbers" says="with\\s+keys\\s+down\\s+and\\s+queries\\s+across"
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
+# +    s = product(k_ref[...], q_ref[...], 1, 1) / math.sqrt(d)
+
+
+# %% answer="13.2" name="the weights the other way round" judge="numbers" says="sums\\s+over\\s+the\\s+queries,\\s+axis\\s+0\\s+of\\s+p"
+# -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
+# +    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 0, 0)
+
+
+# %% answer="13.2" name="the maximum down the queries" judge="numbers" says="maximum\\s+is\\s+taken\\s+along\\s+axis\\s+0"
+# -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+# +    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=0, keepdims=True))
+
+
+# %% answer="13.2" name="the keys for the values" judge="numbers" says="k\\s+is\\s+read\\s+where\\s+v\\s+should\\s+be"
+# -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
+# +    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, k_ref[...], 1, 0)
+
+
+# %% answer="13.2" name="the scores for the weights" judge="numbers" says="and\\s+not\\s+their\\s+exponentials"
+# -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
+# +    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(s, v_ref[...], 1, 0)
+
+
+# %% answer="13.2" name="acc rescaled too late" judge="numbers" says="after\\s+this\\s+block\\s+was\\s+added"
+# -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
+# +    acc_ref[...] = (acc_ref[...] + product(p, v_ref[...], 1, 0)) * shrink[:, :d]
+
+
+# %% answer="13.2" name="times l" judge="numbers" says="multiplied\\s+by\\s+l\\s+at\\s+the\\s+end"
+# -        o_ref[...] = acc_ref[...] / l_ref[:, :d]
+# +        o_ref[...] = acc_ref[...] * l_ref[:, :d]
+
+
+# %% answer="13.2" name="times the root" judge="numbers" says="multiplied\\s+by\\s+sqrt\\(128\\)"
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
+# +    s = product(q_ref[...], k_ref[...], 1, 1) * math.sqrt(d)
+
+
+# %% answer="13.5" name="q k.T" judge="numbers" says="scores\\s+are\\s+q\\s+@\\s+k.T,\\s+with\\s+queries\\s+down"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +    p = jnp.exp(product(q_ref[...], k_ref[...], 1, 1) * scale - lse_ref[...])
+
+
+# %% answer="13.5" name="g v.T" judge="numbers" says="dp\\s+is\\s+g\\s+@\\s+v.T,\\s+with\\s+queries\\s+down"
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +    ds = p * (product(g_ref[...], v_ref[...], 1, 1) - delta_ref[...])
+
+
+# %% answer="13.5" name="nothing transposed" judge="numbers" says="s\\s+and\\s+dp\\s+have\\s+queries\\s+down"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    p = jnp.exp(product(q_ref[...], k_ref[...], 1, 1) * scale - lse_ref[...])
+# +    ds = p * (product(g_ref[...], v_ref[...], 1, 1) - delta_ref[...])
+# +    acc_ref[...] += product(ds, k_ref[...], 1, 0)
+
+
+# %% answer="13.5" name="the sum over the queries" judge="numbers" says="sums\\s+over\\s+the\\s+queries,\\s+axis\\s+1\\s+of\\s+ds.T"
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    acc_ref[...] += product(ds, k_ref[...], 1, 0)
+
+
+# %% answer="13.5" name="plus delta" judge="numbers" says="delta\\s+is\\s+added"
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +    ds = p * (product(v_ref[...], g_ref[...], 1, 1) + delta_ref[...])
+
+
+# %% answer="13.5" name="q in the last place" judge="numbers" says="ds\\s+is\\s+multiplied\\s+by\\s+the\\s+queries"
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    acc_ref[...] += product(ds, q_ref[...], 0, 0)
+
+
+# %% answer="13.5" name="exp2" judge="numbers" says="p\\s+is\\s+made\\s+with\\s+exp2"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +    p = jnp.exp2(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+
+
+# %% answer="13.5" name="g in the scores" judge="numbers" says="computed\\s+from\\s+g\\s+instead\\s+of\\s+q"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +    p = jnp.exp(product(k_ref[...], g_ref[...], 1, 1) * scale - lse_ref[...])
+
+
+# %% answer="13.5" name="one by D" judge="numbers" says="1\\s+/\\s+D\\s+instead\\s+of\\s+1\\s+/\\s+sqrt"
+# -    scale = 1 / math.sqrt(q_ref.shape[1])
+# +    scale = 1 / q_ref.shape[1]
+
+
+# %% answer="13.5" name="p for ds" judge="numbers" says="p\\s+is\\s+multiplied\\s+by\\s+the\\s+keys"
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    acc_ref[...] += product(p, k_ref[...], 0, 0)
+
+
+# %% answer="13.6" name="g by the map of the keys" judge="numbers" says="did\\s+you\\s+mean\\s+i"
+# -        in_specs=[of_q, of_k, of_k, of_q, row, row],
+# +        in_specs=[of_q, of_k, of_k, of_k, row, row],
+
+
+# %% answer="13.6" name="dv over the keys" judge="numbers" says="matmul\\s+for\\s+dv\\s+sums\\s+over\\s+the\\s+keys"
+# -        dv_ref[...] += product(p, g_ref[...], 1, 0)
+# +        dv_ref[...] += product(p, g_ref[...], 0, 0)
+
+
+# %% answer="13.6" name="the scale twice" judge="numbers" says="scale\\s+is\\s+in\\s+dk\\s+twice"
+# -        ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +        ds = scale * p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+
+
+# %% answer="13.6" name="no p" judge="numbers" says="factor\\s+p\\s+is\\s+missing"
+# -        ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +        ds = (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+
+
+# %% answer="13.7" name="with earlier documents" judge="numbers" says="sees\\s+the\\s+documents\\s+before\\s+its\\s+own"
+# -    seen = (of_q_ref[...] == of_k_ref[...]) & (of_q_ref[...] > 0)
+# +    seen = (of_q_ref[...] >= of_k_ref[...]) & (of_q_ref[...] > 0)
+
+
+# %% answer="13.7" name="masked with 0" judge="numbers" says="other\\s+documents\\s+become\\s+0"
+# -    s = jnp.where(seen, s, -jnp.inf)
+# +    s = jnp.where(seen, s, 0.0)
+
+
+# %% answer="13.7" name="masked with a number" judge="numbers" says="masked\\s+with\\s+a\\s+finite\\s+number"
+# -    s = jnp.where(seen, s, -jnp.inf)
+# +    s = jnp.where(seen, s, -1e9)
+
+
+# %% answer="13.7" name="sums down the queries" judge="numbers" says="exponentials\\s+are\\s+summed\\s+along\\s+axis\\s+0"
+# -    total = jnp.sum(p, axis=1, keepdims=True)
+# +    total = jnp.sum(p, axis=0, keepdims=True)[:, :1]
+
+
+# %% answer="13.7" name="one maximum" judge="numbers" says="queries\\s+of\\s+a\\s+block\\s+have\\s+one\\s+maximum"
+# -    m = jnp.max(s, axis=1, keepdims=True)
+# +    m = jnp.max(s)

@@ -51,8 +51,8 @@ checks.check("12.1", copies)
 #
 # x is float32[G, M, K], y is float32[G, K, N], and `order` is a permutation of the G numbers, int32[G]. Matrix g of x is
 # multiplied by matrix `order[g]` of y, and the product becomes matrix `order[g]` of the result. Kernel and call are given; a
-# step multiplies two matrices. Write the three block specs. `None` as a size of a block leaves that axis out of the ref, as
-# in the lesson.
+# step multiplies two matrices. Write the three block specs. `None` as a size of a block leaves that axis out of the ref
+# (lesson 4).
 
 
 # %% answer="12.2"
@@ -273,9 +273,9 @@ checks.check("12.5", transposed_product)
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
 # This is the sparse kernel of JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse Computation", as of
-# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here. The simulator says of
-# it: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to change? Answer
-# with its number.
+# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here too. But the simulator
+# refuses the kernel: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to
+# change? Answer with its number.
 
 # %% given="12.6"
 checks.listing("12.6")
@@ -301,8 +301,9 @@ checks.check("12.6", line)
 # `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must
 # not cost a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves garbage in the result,
 # and one copies blocks of k that no product needs. k is to be copied only for wanted blocks, so prefetch a second list that
-# says, for each step, which block of k should be there. `arrivals` is meant for it, and may use JAX. Tip: `jax.lax.cummax`
-# carries the largest value so far along an axis.
+# says, for each step, which block of k should be there: `arrivals` returns it, int32[number of steps], and may use JAX. The
+# first step copies a block of k in any case, so let it be one that is needed. At least one flag is 1. Tip:
+# `jax.lax.cummax` carries the largest value so far along an axis.
 
 
 # %% given="12.7"
@@ -397,8 +398,8 @@ checks.check("12.7", wanted_scores)
 #
 # *Difficulty 2 of 5. 8 minutes, 2 lines.*
 #
-# A kernel takes `cycles` cycles for each stored block of `side` x `side` elements and each panel of `width` columns of b, in
-# bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is `clock` Hz. At
+# A kernel takes `cycles` cycles for each pair of a stored block of `side` x `side` elements and a panel of `width` columns of
+# b, in bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is `clock` Hz. At
 # which density do both take the same time? `break_even(side, width, cycles, clock, peak)` returns a share, 0.25 for a
 # quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix does not
 # occur. Why not?)
@@ -425,7 +426,7 @@ checks.check("12.8", break_even)
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
 # `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and the
-# result has `ROWS` block rows, [128 * ROWS, N], with sums kept in float32. But the lists come in any order, a place may
+# result has `ROWS` block rows, bfloat16[128 * ROWS, N], with sums kept in float32. But the lists come in any order, a place may
 # occur more than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example. N is a
 # multiple of 256. The lesson's second kernel is a good start. At Z = 40, K = N = 1024 and 8 block rows, at most 28,000
 # cycles on a v5e (predicted (compiler)).
@@ -495,7 +496,7 @@ checks.check("12.9", sparse_product)
 #
 # `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the
 # lists, which is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes
-# between HBM and VMEM win: par is 3,500,000 for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM. The
+# between HBM and VMEM win: par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM. The
 # lesson's kernel moves twice as many. JAX may prepare lists, and only lists, outside the kernel.
 
 

@@ -60,10 +60,11 @@ checks.check("13.1", numbers)
 #
 # *Difficulty 3 of 5. 13 minutes, 14 lines. Fast track.*
 #
-# `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D), for float32 arrays [heads, T, D] in blocks of 128.
-# The call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel. `m_ref` and `l_ref` are
-# float32[128, 128] and hold the value of a row in all 128 lanes; `acc_ref` is float32[128, D], and D is 128 or 64. Scores
-# here may be as large as 300 and as small as -300.
+# `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D) in float32: q is [heads, T, D], and k and v are
+# [heads, S, D], where the number of keys S may differ from T. Blocks have 128 queries and 128 keys. The call is given,
+# with the grid (heads, blocks of queries, blocks of keys). Write the kernel, with `product` from above for both matmuls.
+# `m_ref` and `l_ref` are float32[128, 128] and hold the value of a row in all 128 lanes. `acc_ref` is float32[128, D], and
+# D is 128 or 64, so what meets it must be cut down to D lanes. Scores here may be as large as 300 and as small as -300.
 
 
 # %% answer="13.2"
@@ -124,7 +125,7 @@ checks.check("13.2", attention)
 # write. It returns three values:
 #
 # - `works`: whether any score of block (i, j) is unmasked. If none is, the step does nothing.
-# - `needs_mask`: whether some scores of a block that works are masked.
+# - `needs_mask`: whether some scores of a block that works are masked. Where no score counts, it may be either.
 # - the block of keys that should be in VMEM. A step without work should cost no copy.
 #
 # i and j are traced, so write no `if`.
@@ -188,10 +189,11 @@ checks.check("13.4", blocks)
 # - s = scale * q @ k.T, and p = exp(s - lse),
 # - dp = g @ v.T, and ds = p * (dp - delta).
 #
-# Arrays are float32[heads, T, D]. The forward kernel has kept lse for each query, and `delta` is the sum of o * g; both
-# are float32[heads, 1, T], one row for each head. A row can be broadcast down the sublanes for free, but not across
+# q and g are float32[heads, T, D]; k and v are float32[heads, S, D], where S may differ from T. The forward kernel has kept
+# lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. A row can be broadcast down the sublanes for free, but not across
 # lanes. So compute everything *transposed*, with keys down and queries across: s.T = scale * k @ q.T, dp.T = v @ g.T, and
-# ds.T = p.T * (dp.T - delta). Write the kernel. The call is given, with the keys as the last axis of its grid.
+# ds.T = p.T * (dp.T - delta). Write the kernel, with `product` for all matmuls. The call is given, with the keys as the
+# last axis of its grid.
 
 
 # %% answer="13.5"
@@ -244,9 +246,10 @@ checks.check("13.5", grad_q)
 # *Difficulty 4 of 5. 15 minutes, 32 lines. Fast track.*
 #
 # `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel. The arrays and
-# formulas are those of 13.5: q, k, v and g are float32[heads, T, D], lse and delta float32[heads, 1, T]; with keys down
-# and queries across, p.T = exp(scale * k @ q.T - lse) and ds.T = p.T * (v @ g.T - delta). Write the kernel and its call,
-# in blocks of 128. Both results are sums over the queries. Which axis of the grid goes last?
+# formulas are those of 13.5: q and g are float32[heads, T, D], k and v float32[heads, S, D], lse and delta
+# float32[heads, 1, T]; with keys down and queries across, p.T = exp(scale * k @ q.T - lse) and ds.T = p.T * (v @ g.T -
+# delta). Write the kernel and its call, in blocks of 128, with `product` for all matmuls. Both results are sums over the
+# queries. Which axis of the grid goes last?
 
 
 # %% answer="13.6"
@@ -294,8 +297,8 @@ checks.check("13.6", grad_kv)
 #
 # Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
 # query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel
-# below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three mistakes. Until
-# all are repaired, NaN may come up in padding and elsewhere, and padding needs care of its own in the end.
+# below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three mistakes. When
+# they are repaired, a row of padding has no keys left: guard its maximum and its division.
 
 
 # %% given="13.7"
@@ -379,7 +382,7 @@ checks.check("13.8", head_size)
 #
 # `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the
 # scale 1 / sqrt(128) in bfloat16, and lse in float32[heads, 1, T], for each query the logarithm of the sum of the
-# exponentials of its scaled scores. Scores may be as low as -200. For 2 heads of 2048 it may take at most 48,000 cycles
+# exponentials of its scaled scores. Scores may be as low as -250. For 2 heads of 2048 it may take at most 48,000 cycles
 # on a v5e, predicted (compiler); ours takes 41,000. `x.T` turns a column into a row.
 
 
@@ -437,8 +440,8 @@ checks.check("13.9", flash)
 #
 # *Difficulty 5 of 5. 45 minutes, 40 lines. Further.*
 #
-# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128], T a multiple of 512 up to 1024, with the scale 1 /
-# sqrt(128). The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024. Par is 10,500. With so few keys, a
+# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128] for T = 512 and T = 1024, with the scale 1 / sqrt(128);
+# its result has the shape and the dtype of q. The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024. Par is 10,500. With so few keys, a
 # whole row of scores fits into VMEM. What does that make superfluous?
 
 

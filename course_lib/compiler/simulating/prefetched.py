@@ -25,7 +25,7 @@ from course_lib.compiler.simulating.lookup import lookup
 from course_lib.grid.following.follow import index_reads, prefetched_reads
 from course_lib.grid.jaxprs import is_variable, map_inside
 
-UNSEEN = "what a kernel does hangs on numbers that it prefetches, and the simulator does not see them"
+UNSEEN = "what a kernel does depends on values that it prefetches, and the simulator does not see them"
 
 
 def matters(jaxpr: jax.extend.core.ClosedJaxpr) -> bool:

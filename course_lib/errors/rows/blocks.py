@@ -64,7 +64,8 @@ ROWS = (
         r"Block shape for (?P<ref>.+?) \(= (?P<block>\(.*?\))\) must have the same number of dimensions as the array "
         r"shape (?P<array>\([^)]*\))",
         "The block {block} of {ref} and its array, of shape {array}, differ in the number of axes.",
-        "give the block one size for each axis of the array; None for an axis the kernel should not see.",
+        "give the block one size for each axis of the array; None for an axis the kernel should not see. "
+        "Prefetched arrays come before all other arguments of the call.",
         "04",
     ),
     Row(

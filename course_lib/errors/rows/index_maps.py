@@ -47,6 +47,14 @@ ROWS = (
         "12",
     ),
     Row(
+        "index-map-number",
+        r"IndexError: Too many indices: array is 0-dimensional, but 1 were indexed",
+        "A single number is indexed as if it were a list. In an index map that happens where a grid index and a "
+        "prefetched ref have changed places.",
+        "an index map gets the grid indices first and then the prefetched refs: lambda i, list_ref: (list_ref[i], 0).",
+        "12",
+    ),
+    Row(
         "index-map-table",
         r"Index map function .* must not capture constants|"
         r"Tracer(?:Array|Integer)ConversionError: .*? for pallas_call index_map",

@@ -53,14 +53,17 @@ def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, i
     if not call.grid:
         return None
     places = np.stack(np.unravel_index(np.arange(call.steps), call.grid), axis=-1)
-    for axis, blocks in enumerate(operand.blocks):
-        numbers = operand.indices[:, axis]
-        if numbers.max() < blocks:
+    follows = [
+        [a for a in range(len(call.grid)) if call.grid[a] > 1 and (numbers == places[:, a]).all()]
+        for numbers in operand.indices.T
+    ]
+    for axis, (blocks, followed) in enumerate(zip(operand.blocks, follows, strict=True)):
+        if operand.indices[:, axis].max() < blocks:
             continue
-        followed = [a for a in range(len(call.grid)) if call.grid[a] > 1 and (numbers == places[:, a]).all()]
         fitting = [a for a, steps in enumerate(call.grid) if steps == blocks and a not in followed]
         if followed and (fitting or blocks == 1):
-            return axis, followed[0], min(fitting, key=lambda a: (a != axis, a), default=None)
+            taken = {a for other in follows[:axis] + follows[axis + 1 :] for a in other}
+            return axis, followed[0], min(fitting, key=lambda a: (a in taken, a != axis, a), default=None)
     return None
 
 

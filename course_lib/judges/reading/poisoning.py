@@ -1,5 +1,6 @@
 """The blocks of its inputs that an output block needs, found by poisoning them, and those that its steps read."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading.memory import crosses_blocks
+from course_lib.judges.tolerance.rounding import QUICKLY
 from course_lib.judges.verdict import Complaint
 
 _MOST_BLOCKS = 128  # of an input, because each takes a run of the reference
@@ -31,8 +33,11 @@ def wrong_block(
         slice(max(0, s), s + b) for s, b in zip(output.starts[steps[0]].tolist(), output.block_shape, strict=True)
     )
     complaints = []
-    for operand, place in inputs:
-        missing, read, partly = _missing(operand, place, steps, region, reference, args, number)
+    poisoned = _poisoned(inputs, region, reference, args, number)
+    if not inputs or poisoned():  # nothing is poisoned, and it is NaN all the same
+        return None
+    for which, (operand, _) in enumerate(inputs):
+        missing, read, partly = _missing(operand, steps, functools.partial(poisoned, which))
         if missing and partly and len(steps) == 1:
             return _too_small(call, operand, int(steps[0]), [*read, *missing])
         if missing and partly and len(steps) == len(read):
@@ -68,28 +73,41 @@ def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] |
     return found
 
 
-def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list, bool]:
-    """Return (blocks that the region needs and no step reads, blocks that are read, whether all of those are needed).
+def _poisoned(inputs: list, region: tuple, reference: Callable, args: tuple, number: int) -> Callable:
+    """Return whether the region of the reference's result has a NaN if one block of one of the inputs is NaN.
 
-    The blocks are those of ``operand``; the region is one of the output.
+    The function takes the number of the input and the start of its block, and compiles once for all of them.
     """
-    read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
     leaves, tree = jax.tree.flatten(args)
 
-    @jax.jit
-    def poisoned(start):
-        inside = jnp.ones(operand.shape, bool)
-        for axis, size in enumerate(operand.block_shape):
-            along = jax.lax.broadcasted_iota(jnp.int32, operand.shape, axis)
-            inside &= (along >= start[axis]) & (along < start[axis] + size)
+    def nan_behind(leaves, starts):  # the leaves are arguments because XLA takes seconds to fold constants
         changed = [*leaves]
-        changed[place] = jnp.where(inside, jnp.nan, leaves[place])
+        for (operand, place), start in zip(inputs, starts, strict=True):
+            inside = jnp.ones(operand.shape, bool)
+            for axis, size in enumerate(operand.block_shape):
+                along = jax.lax.broadcasted_iota(jnp.int32, operand.shape, axis)
+                inside &= (along >= start[axis]) & (along < start[axis] + size)
+            changed[place] = jnp.where(inside, jnp.nan, leaves[place])
         out = jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
         return jnp.isnan(out).any() if jnp.issubdtype(out.dtype, jnp.floating) else False
 
-    if poisoned(jnp.array(operand.shape)):  # nothing is poisoned, and it is NaN all the same
-        return [], read, False
-    needed = [b for b in np.ndindex(*operand.blocks) if poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
+    compiled = jax.jit(nan_behind, compiler_options=QUICKLY)
+    nowhere = [np.array(operand.shape) for operand, _ in inputs]
+
+    def poisoned(which: int | None = None, start=()) -> bool:
+        starts = [np.array(start) if n == which else none for n, none in enumerate(nowhere)]
+        return bool(compiled(leaves, starts))
+
+    return poisoned
+
+
+def _missing(operand, steps, poisoned: Callable) -> tuple[list, list, bool]:
+    """Return (blocks that the region needs and no step reads, blocks that are read, whether all of those are needed).
+
+    The blocks are those of ``operand``; ``poisoned`` takes the start of one.
+    """
+    read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
+    needed = [b for b in np.ndindex(*operand.blocks) if poisoned(np.array(b) * np.array(operand.block_shape))]
     return [b for b in needed if b not in read], read, set(read) <= set(needed)
 
 

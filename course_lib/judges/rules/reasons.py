@@ -8,7 +8,7 @@ from course_lib.judges.rules import (
     memory_rules,
     softmax_rules,
 )
-from course_lib.judges.slips import lookup_slips, softmax_slips
+from course_lib.judges.slips import argument_slips, lookup_slips, softmax_slips
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs import dependence, hard_coded_sizes, patterns, precision, probing
@@ -48,6 +48,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     memory_rules.written_too_early,
     probing.first_wrong,
     slips.suspected,
+    softmax_rules.two_axes,
     softmax_rules.running_sum,
     softmax_rules.no_maximum,
     dependence.nan_let_in,
@@ -56,6 +57,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     block_rules.rows_left_out,
     lookup_slips.slip,
     softmax_slips.slip,
+    argument_slips.slip,
     patterns.swallowed_nan,
     hard_coded_sizes.written_in,
     patterns.an_argument,

@@ -64,6 +64,31 @@ def no_maximum(found: Finding) -> Complaint | None:
     return None
 
 
+def two_axes(found: Finding) -> Complaint | None:
+    """Report a maximum along one axis of the scores, and a sum of their exponentials along another."""
+    for call in found.walk.calls:
+        kernel = _read(call)
+        for largest in (op for op in kernel.ops if op.name == "reduce_max"):
+            since = flow.spread(kernel.ops, set(largest.outputs))
+            powers = {v for op in kernel.ops if op.name in _EXP and not since.isdisjoint(op.inputs) for v in op.outputs}
+            for total in (op for op in kernel.ops if op.name == "reduce_sum" and kernel.origins(op.inputs[0]) & powers):
+                if _shape(largest) == _shape(total) and (axes := _axes(largest)) != _axes(total):
+                    return Complaint(
+                        f"The maximum is taken along axis {axes[0]} of a block of scores, and the exponentials are "
+                        f"summed along axis {_axes(total)[0]}.",
+                        "both belong to one row of the softmax: take them along the same axis, with keepdims=True.",
+                    )
+    return None
+
+
+def _shape(op: Op) -> tuple[int, ...]:
+    return op.eqn.invars[0].aval.shape
+
+
+def _axes(op: Op) -> tuple[int, ...]:
+    return tuple(op.eqn.params["axes"])
+
+
 def running_sum(found: Finding) -> Complaint | None:
     """Report running sums of exp(x - m) that are not rescaled when m grows, or for which no m is carried."""
     return next((said for call in found.walk.calls if (said := complaint(call))), None)

@@ -28,6 +28,18 @@ class Recurrence(NamedTuple):
     summed: bool = True  # l is carried from block to block
     divided: bool = False  # acc is divided by l after each block
     left_out: int | None = None  # a block
+    values_late: bool = False  # acc is multiplied after this block was added, and not before
+    sum_late: bool = False  # the same for l
+    raw: bool = False  # the scores are multiplied by the values, and not their exponentials
+    turned: bool = False  # each block of weights is transposed where it meets the values
+    end: str = "/"  # acc / l; acc * l with "*", and acc alone with ""
+
+
+def turned(x: jax.Array, side: int) -> jax.Array:
+    """Return x (..., T, S) with each block of side x side transposed in its place."""
+    *outer, rows, columns = x.shape
+    blocks = x.reshape(*outer, rows // side, side, columns // side, side)
+    return jnp.swapaxes(blocks, -3, -1).reshape(x.shape)
 
 
 def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
@@ -40,17 +52,22 @@ def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
         new = jnp.maximum(m, largest) if how.running else largest
         p = jnp.exp(part - new)
         p = jnp.zeros_like(p) if number == how.left_out else p
-        old = total * jnp.exp(how.of_sum * (m - new)) if how.summed and number else 0.0
-        total = old + p.sum(-1, keepdims=True)
-        parts = [w * jnp.exp(how.of_values * (m - new)) for w in parts] + [p]
+        of_sum, of_values = jnp.exp(how.of_sum * (m - new)), jnp.exp(how.of_values * (m - new))
+        old = total if how.summed and number else 0.0
+        of_block = p.sum(-1, keepdims=True)
+        total = (old + of_block) * of_sum if how.sum_late else (old * of_sum if number else 0.0) + of_block
+        meets = turned(p, block) if how.turned else part if how.raw else p
+        parts = (
+            [w * of_values for w in (*parts, meets)] if how.values_late else [w * of_values for w in parts] + [meets]
+        )
         parts = [w / total for w in parts] if how.divided else parts
         m = new if how.stored and number != how.left_out else m
     whole = jnp.concatenate(parts, -1)
-    return whole if how.divided else whole / total
+    return whole if how.divided or not how.end else whole * total if how.end == "*" else whole / total
 
 
-def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurrence, str, str]]:
-    """Yield (a wrong recurrence, its meaning, what to try), the likeliest first."""
+def slips(block: int, blocks: int, depth: int | None, rows: int = 0) -> Iterator[tuple[Recurrence, str, str]]:
+    """Yield (a wrong recurrence, its meaning, what to try), the likeliest first; ``rows``: queries, or 0."""
     whose = f"key block 0, keys 0 to {block - 1}," if blocks == 2 else f"each key block, of {block} keys,"
     stood = "as if the running maximum m had not moved since"
     yield Recurrence(of_values=0.0), f"{whose} counts in acc {stood}", _CURE
@@ -86,6 +103,30 @@ def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurren
             if number
             else f"the first key block, keys 0 to {block - 1}, is left out",
             "count the turns of the loop over the keys: range(n) ends with n - 1; and T / block may have a rest.",
+        )
+    yield from _around_the_sums()
+    if depth and rows and rows % block == 0:
+        yield (
+            Recurrence(turned=True),
+            "the weights meet the values the other way round: the matmul sums over the queries, axis 0 of p, and not "
+            "over the keys, axis 1",
+            "p @ v: axis 1 of p with axis 0 of v.",
+        )
+
+
+def _around_the_sums() -> Iterator[tuple[Recurrence, str, str]]:
+    yield Recurrence(end=""), "acc is not divided by l at the end", "after the last block, o = acc / l."
+    yield Recurrence(end="*"), "acc is multiplied by l at the end, and not divided", "o = acc / l."
+    yield Recurrence(raw=True), "the scores are multiplied by the values, and not their exponentials", "acc + p @ v."
+    for late, what in (
+        ({"values_late", "sum_late"}, "acc and l are"),
+        ({"values_late"}, "acc is"),
+        ({"sum_late"}, "l is"),
+    ):
+        yield (
+            Recurrence(**dict.fromkeys(late, True)),
+            f"{what} multiplied by exp(m_old - m_new) after this block was added, which already has the new m",
+            "multiply what was summed before, and then add: acc * exp(m_old - m_new) + p @ v.",
         )
 
 

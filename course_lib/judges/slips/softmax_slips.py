@@ -46,10 +46,25 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
     for block in sorted(b for b in blocks if b < scores[softmax.axis]):
         number = -(-scores[softmax.axis] // block)
         if number <= _MOST_BLOCKS:
-            for how, means, next_ in online_softmax.slips(block, number, softmax.depth):
+            rows = scores[-2] if len(scores) > 1 and softmax.axis == -1 else 0
+            for how, means, next_ in online_softmax.slips(block, number, softmax.depth, rows):
                 weights = functools.partial(online_softmax.weights, block=block, how=how)
                 said = (means, next_) if softmax.depth else map(online_softmax.without_attention, (means, next_))
                 yield _suspect(found, *said, _with(softmax, weights))
+    if softmax.depth and softmax.axis == -1 and len(scores) > 1:
+        counts = reference_softmax.mask_of(softmax, found.args)
+        for block in (
+            b
+            for b in sorted(blocks)
+            if scores[-1] % b == scores[-2] % b == 0 and (softmax.mask is None or counts is not None)
+        ):
+            yield _suspect(
+                found,
+                f"the scores of each block, {block} x {block}, are k @ q.T, with keys down and queries across, so the "
+                "maximum and the sum of a row are not those of a query",
+                "s = q @ k.T, with queries down.",
+                _turned_scores(softmax, counts, block),
+            )
     for factor, means, next_ in _units(softmax):
         yield _suspect(found, means, next_, _with(softmax, lambda x, by=factor: jax.nn.softmax(x * by)))
     for means, next_, value in mask_slips.slips(softmax, found.args, blocks):
@@ -58,6 +73,17 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
 
 def _with(softmax: Softmax, weights: Callable) -> Callable:
     return lambda args: reference_softmax.outputs_with(softmax, args, weights)
+
+
+def _turned_scores(softmax: Softmax, counts, block: int) -> Callable:
+    """Return args -> what the reference returns if each block of scores is transposed before it is masked."""
+    if counts is None:
+        return _with(softmax, lambda x: jax.nn.softmax(online_softmax.turned(x, block)))
+
+    def masked(scores):
+        return jnp.where(counts, online_softmax.turned(scores, block), -jnp.inf)
+
+    return lambda args: reference_softmax.outputs_with(softmax, args, jax.nn.softmax, masked)
 
 
 def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], list]) -> Suspect:
@@ -94,6 +120,11 @@ def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
                 1 / root,
                 f"the scores are multiplied by 1 / sqrt({depth}) twice, or by 1 / {depth}",
                 "scale q or the scores, not both.",
+            ),
+            (
+                depth,
+                f"the scores are multiplied by sqrt({depth}), and not divided by it",
+                "s = q @ k.T * scale, and the scale is 1 / sqrt(D).",
             ),
             *factors,
             (

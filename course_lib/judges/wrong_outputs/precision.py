@@ -43,6 +43,8 @@ def too_few_bits(found: Finding) -> Complaint | None:
     error, allowed = np.abs(got - exact).flat[worst] / size, found.want.bound.flat[worst] / size
     if error > _FAR or np.median(np.abs(got - exact)[found.wrong]) / size > _NEARLY:
         return None
+    if ((exact == 0) & (found.want.bound == 0))[found.wrong].any():  # no rounding makes something of nothing
+        return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
         if _approximates(found):

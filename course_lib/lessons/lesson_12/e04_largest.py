@@ -76,6 +76,11 @@ EXERCISE = Exercise(
             next="write the first block of a group as it is.",
         ),
         judges.Slip(
+            means="the smaller of two blocks is kept, element by element",
+            value=lambda x, group: _where_there_are_blocks(-_largest(-x, group), group),
+            next="jnp.maximum keeps the larger.",
+        ),
+        judges.Slip(
             means="blocks are added, and not compared",
             value=lambda x, group: _where_there_are_blocks(_folded(jax.ops.segment_sum, x, group), group),
             next="jnp.maximum takes the larger of two blocks, element by element.",

@@ -56,7 +56,7 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            144: "Those are all. Half of them lie wholly above the diagonal.",
+            144: "Those are all. Nearly half of them lie wholly above the diagonal.",
             66: "That leaves out the blocks on the diagonal. Some of their scores count.",
             72: "Half of all. What about the blocks on the diagonal?",
         },

@@ -1,31 +1,28 @@
 """The gradient of attention by its queries."""
 
-import math
-
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
-from course_lib.lessons.lesson_13 import plain
+from course_lib.lessons.lesson_13 import backward, plain
 
 
-def _dq(q, k, v, g, lse, delta):
-    return plain.weighted(plain.p_and_ds(q, k, v, g, lse, delta)[1], k) / math.sqrt(q.shape[-1])
+def _result(p, ds, q, k, v, g, scale):
+    return scale * plain.weighted(ds, k)
 
 
-def _unscaled(q, k, v, g, lse, delta):
-    return _dq(q, k, v, g, lse, delta) * math.sqrt(q.shape[-1])
+def _dq(*args):
+    return backward.right(_result, *args)
 
 
-def _without_delta(q, k, v, g, lse, delta):
-    return _dq(q, k, v, g, lse, 0 * delta)
+def _slip(means: str, next: str, result) -> judges.Slip:
+    """Return the slip of a kernel that returns ``result(p, ds, q, k, v, g, scale)``."""
+    return judges.Slip(means=means, next=next, value=lambda *args: backward.right(result, *args))
 
 
-def _without_scale_in_p(q, k, v, g, lse, delta):
-    return _dq(q * math.sqrt(q.shape[-1]), k, v, g, lse, delta)
-
-
-def _without_p(q, k, v, g, lse, delta):
-    p, ds = plain.p_and_ds(q, k, v, g, lse, delta)
-    return plain.weighted(ds / p, k) / math.sqrt(q.shape[-1])
+def _times_own_queries(ds, q):
+    """Return each block of ds times the queries of its rows, summed over the blocks of keys."""
+    heads, t, _ = ds.shape
+    summed = ds.reshape(heads, t // 128, 128, -1, 128).sum(axis=3)
+    return plain.weighted(summed, q.reshape(heads, t // 128, 128, -1)).reshape(q.shape)
 
 
 EXERCISE = Exercise(
@@ -37,42 +34,37 @@ EXERCISE = Exercise(
     cases=plain.backward_cases,
     reference=_dq,
     slips=(
-        judges.Slip(
-            means="the scale is missing: s is scale * q @ k.T, so its gradient by q has that factor too",
-            value=_unscaled,
-            next="multiply by 1 / sqrt(D) once, at the end.",
+        _slip(
+            "the scale is missing: s is scale * q @ k.T, so its gradient by q has that factor too",
+            "multiply by 1 / sqrt(D) once, at the end.",
+            lambda p, ds, q, k, v, g, scale: plain.weighted(ds, k),
         ),
-        judges.Slip(
-            means="delta is missing: a weight grows at the cost of the others in its row",
-            value=_without_delta,
-            next="ds = p * (dp - delta).",
+        _slip(
+            "the scale is in it twice",
+            "scale the scores, and the sum once: not dp or ds as well.",
+            lambda p, ds, q, k, v, g, scale: scale**2 * plain.weighted(ds, k),
         ),
-        judges.Slip(
-            means="the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
-            value=_without_scale_in_p,
-            next="multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
+        _slip(
+            "ds is multiplied by the values, and dq is ds times the keys",
+            "dq = scale * ds @ k.",
+            lambda p, ds, q, k, v, g, scale: scale * plain.weighted(ds, v),
         ),
-        judges.Slip(means="the factor p is missing in ds", value=_without_p, next="ds = p * (dp - delta)."),
-        judges.Slip(
-            means="lse is added to the scores, and a weight is exp(s - lse)",
-            value=lambda q, k, v, g, lse, delta: _dq(q, k, v, g, -lse, delta),
-            next="subtract lse_ref.",
+        _slip(
+            "p is multiplied by the keys, and dq is ds times the keys",
+            "dq = scale * ds @ k.",
+            lambda p, ds, q, k, v, g, scale: scale * plain.weighted(p, k),
         ),
-        judges.Slip(
-            means="p is exp(s) without lse, so the weights of a row do not add up to 1",
-            value=lambda q, k, v, g, lse, delta: _dq(q, k, v, g, 0 * lse, delta),
-            next="p = exp(s - lse).",
+        _slip(
+            "the last matmul sums over the queries, axis 1 of ds.T, and dq is a sum over the keys",
+            "product(ds_t, k_ref[...], 0, 0).",
+            lambda p, ds, q, k, v, g, scale: scale * plain.weighted(backward.turned(ds), k),
         ),
-        judges.Slip(
-            means="ds is multiplied by the values, and dq is ds times the keys",
-            value=lambda q, k, v, *kept: plain.weighted(plain.p_and_ds(q, k, v, *kept)[1], v) / math.sqrt(q.shape[-1]),
-            next="dq = scale * ds @ k.",
+        _slip(
+            "ds is multiplied by the queries, and dq is ds times the keys",
+            "dq = scale * ds @ k.",
+            lambda p, ds, q, k, v, g, scale: scale * _times_own_queries(ds, q),
         ),
-        judges.Slip(
-            means="the scale is in it twice",
-            value=lambda *args: _dq(*args) / math.sqrt(args[0].shape[-1]),
-            next="scale the scores, and the sum once: not dp or ds as well.",
-        ),
+        *backward.slips(_result),
     ),
     hints=(
         "Everything is transposed: s.T = scale * k @ q.T has keys down and queries across, so lse_ref and delta_ref, "

@@ -1,31 +1,27 @@
 """The gradients of attention by its keys and its values, from one kernel."""
 
-import math
-
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
-from course_lib.lessons.lesson_13 import plain
+from course_lib.lessons.lesson_13 import backward, plain
+
+_DK, _DV = "dk = scale * ds.T @ q.", "dv = p.T @ g."
 
 
-def _grad_kv(q, k, v, g, lse, delta):
-    p, ds = plain.p_and_ds(q, k, v, g, lse, delta)
-    return plain.over_queries(ds, q) / math.sqrt(q.shape[-1]), plain.over_queries(p, g)
+def _result(p, ds, q, k, v, g, scale):
+    return scale * plain.over_queries(ds, q), plain.over_queries(p, g)
 
 
-def _dk(change):
-    """Return dk made from what ``change`` returns for p, ds and the arguments."""
+def _grad_kv(*args):
+    return backward.right(_result, *args)
+
+
+def _slip(output: int, means: str, result) -> judges.Slip:
+    """Return the slip of a kernel whose dk (0) or dv (1) is ``result(p, ds, q, g, scale)``."""
 
     def value(*args):
-        p, ds = plain.p_and_ds(*args)
-        return plain.over_queries(change(p, ds, *args), args[0]) / math.sqrt(args[0].shape[-1])
+        return backward.right(lambda p, ds, q, k, v, g, scale: result(p, ds, q, g, scale), *args)
 
-    return value
-
-
-def _without_scale_in_p(q, k, v, g, lse, delta):
-    root = math.sqrt(q.shape[-1])
-    dk, dv = _grad_kv(root * q, k, v, g, lse, delta)
-    return dk / root, dv
+    return judges.Slip(means=means, next=(_DK, _DV)[output], value=value, output=output)
 
 
 EXERCISE = Exercise(
@@ -36,47 +32,40 @@ EXERCISE = Exercise(
     cases=plain.backward_cases,
     reference=_grad_kv,
     slips=(
-        judges.Slip(
-            means="the scale is missing in dk",
-            value=lambda *args: _dk(lambda p, ds, *_: ds)(*args) * math.sqrt(args[0].shape[-1]),
-            next="multiply by 1 / sqrt(D), as for dq.",
-            output=0,
+        _slip(0, "the scale is missing in dk", lambda p, ds, q, g, scale: plain.over_queries(ds, q)),
+        _slip(0, "the scale is in dk twice", lambda p, ds, q, g, scale: scale**2 * plain.over_queries(ds, q)),
+        _slip(
+            0,
+            "dk is made of p, and it is the sum of ds times q",
+            lambda p, ds, q, g, scale: scale * plain.over_queries(p, q),
         ),
-        judges.Slip(
-            means="the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
-            value=_without_scale_in_p,
-            next="multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
+        _slip(
+            0,
+            "dk is made of g, and it is the sum of ds times q",
+            lambda p, ds, q, g, scale: scale * plain.over_queries(ds, g),
         ),
-        judges.Slip(
-            means="delta is missing in dk",
-            value=lambda q, k, v, g, lse, delta: _grad_kv(q, k, v, g, lse, 0 * delta)[0],
-            next="ds = p * (dp - delta).",
-            output=0,
+        _slip(
+            0,
+            "the matmul for dk sums over the keys, axis 0 of ds.T, and dk is a sum over the queries",
+            lambda p, ds, q, g, scale: scale * plain.over_queries(backward.turned(ds), q),
         ),
-        judges.Slip(
-            means="dk is made of p, and it is the sum of ds times q",
-            value=_dk(lambda p, ds, *_: p),
-            next="ds.T @ q, and p.T @ g for dv.",
-            output=0,
+        _slip(
+            1,
+            "dv is scaled too, and its weights already are",
+            lambda p, ds, q, g, scale: scale * plain.over_queries(p, g),
         ),
-        judges.Slip(
-            means="dk is made of g, and it is the sum of ds times q",
-            value=lambda *args: plain.over_queries(plain.p_and_ds(*args)[1], args[3]) / math.sqrt(args[0].shape[-1]),
-            next="ds.T @ q.",
-            output=0,
+        _slip(
+            1, "dv is made of ds, and it is the sum of p times g", lambda p, ds, q, g, scale: plain.over_queries(ds, g)
         ),
-        judges.Slip(
-            means="dv is made of ds, and it is the sum of p times g",
-            value=lambda *args: plain.over_queries(plain.p_and_ds(*args)[1], args[3]),
-            next="p.T @ g.",
-            output=1,
+        _slip(
+            1, "dv is made of q, and the cotangent g belongs there", lambda p, ds, q, g, scale: plain.over_queries(p, q)
         ),
-        judges.Slip(
-            means="dv is made of q, and the cotangent g belongs there",
-            value=lambda *args: plain.over_queries(plain.p_and_ds(*args)[0], args[0]),
-            next="p.T @ g.",
-            output=1,
+        _slip(
+            1,
+            "the matmul for dv sums over the keys, axis 0 of p.T, and dv is a sum over the queries",
+            lambda p, ds, q, g, scale: plain.over_queries(backward.turned(p), g),
         ),
+        *backward.slips(_result),
     ),
     hints=(
         "Lesson 10 has the rule: the axis that is summed over goes last, so that a block of the result stays in VMEM.",

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 
 from course_lib import judges
@@ -55,6 +56,26 @@ def _maximum_of_all(q, k, v, ids, *, padding=0, guarded=True):
     return plain.weighted(p, v) / (jnp.where(total == 0, 1, total) if guarded else total)
 
 
+def _masked_with(number: float, q, k, v, ids):
+    """Return it with ``number`` for the scores that do not count."""
+    s = jnp.where((ids.T == ids) & (ids.T > 0), plain.scores(q, k), number)
+    return plain.weighted(jax.nn.softmax(s, axis=-1), v)
+
+
+def _one_maximum(q, k, v, ids):
+    """Return it with one maximum for each block of 128 queries."""
+    s = jnp.where((ids.T == ids) & (ids.T > 0), plain.scores(q, k), -jnp.inf)
+    m = s.reshape(len(q), -1, 128, s.shape[-1]).max(axis=(2, 3))
+    p = jnp.exp(s - jnp.repeat(m, 128, axis=1)[..., None])
+    total = p.sum(axis=-1, keepdims=True)
+    return plain.weighted(p, v) / jnp.where(total == 0, 1, total)
+
+
+def _with_earlier(q, k, v, ids):
+    seen = (ids.T >= ids) & (ids.T > 0)
+    return jnp.where(ids.T > 0, plain.attention(q, k, v, seen | (ids.T == 0)), 0)
+
+
 def _maximum_from_0(q, k, v, ids):
     """Return it with 0 for a maximum that is smaller."""
     s = jnp.where((ids.T == ids) & (ids.T > 0), plain.scores(q, k), -jnp.inf)
@@ -91,6 +112,27 @@ EXERCISE = Exercise(
             means="the maximum is at least 0, and in a row whose scores are far below 0 every exp is 0",
             value=_maximum_from_0,
             next="subtract 0 only where the maximum is -inf.",
+        ),
+        judges.Slip(
+            means="the scores of other documents become 0, and exp(0 - m) counts",
+            value=functools.partial(_masked_with, 0.0),
+            next=_MASK_FIRST,
+        ),
+        judges.Slip(
+            means="the scores are masked with a finite number: in a row of padding, where it is the maximum too, every "
+            "exp is 1, and all keys count",
+            value=functools.partial(_masked_with, -1e30),
+            next="mask with -inf, and subtract 0 where the maximum is -inf.",
+        ),
+        judges.Slip(
+            means="all queries of a block have one maximum, and in a row far below it every exp is 0",
+            value=_one_maximum,
+            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
+        ),
+        judges.Slip(
+            means="a query sees the documents before its own too",
+            value=_with_earlier,
+            next="compare the ids with ==.",
         ),
         *(
             judges.Slip(

@@ -45,7 +45,7 @@ def _fast_enough(flash):
 def _faster(slots: dict[str, float]) -> str:
     """Return what to try, by the unit that is busiest."""
     if slots.get("MXU", 0) > 0.9:
-        return "give the MXU bfloat16 operands, the weights too: float32 takes several passes."
+        return "give the MXU bfloat16 operands, the weights too: of float32, product takes several passes."
     if slots.get("XLU", 0) > 0.6:
         return "take larger blocks of keys: each of them costs a maximum across lanes for every row."
     return "keep m and l in all lanes, and put several large blocks of keys into one basic block."

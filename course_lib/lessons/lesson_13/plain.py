@@ -46,12 +46,6 @@ def kept(q, k, v, g):
     return lse[:, None, :], jnp.sum(attention(q, k, v) * g, axis=-1)[:, None, :]
 
 
-def p_and_ds(q, k, v, g, lse, delta):
-    """Return the weights and the cotangents of the scaled scores, each [heads, T, S]."""
-    p = jnp.exp(scores(q, k) - jnp.swapaxes(lse, 1, 2))
-    return p, p * (jnp.einsum("htd,hsd->hts", g, v, precision="highest") - jnp.swapaxes(delta, 1, 2))
-
-
 def over_queries(x, y):
     """Return x.T @ y for each head."""
     return jnp.einsum("hts,htd->hsd", x, y, precision="highest")
