@@ -1,9 +1,13 @@
 """Differences between the two supported JAX versions (0.11.2 and 0.12): names that moved, and one bug."""
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterator
+from unittest import mock
 
 import jax
+from jax._src import tpu_info as _tpu_info
 from jax._src.pallas import pallas_call as _pallas_call
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
@@ -65,3 +69,11 @@ def trace_kernels_anew() -> None:
         return keeps_traces(unknown, *args, **kwargs)
 
     _pallas_call._trace_kernel_to_jaxpr = traces_anew
+
+
+@contextlib.contextmanager
+def attached(device: jax.sharding.AbstractDevice) -> Iterator[None]:
+    """Make Pallas take ``device`` for the attached TPU, even in a ``shard_map``, whose mesh hides abstract devices."""
+    answers = {"get_device_kind": lambda: device.device_kind, "get_num_device_cores": lambda: device.num_cores}
+    with mock.patch.multiple(_tpu_info, **answers):
+        yield

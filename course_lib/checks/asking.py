@@ -18,6 +18,7 @@ from course_lib.judges.tpu import budget, device
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
+_NEEDED = ("numbers", "simulator", "races")  # judges that run everywhere: no answer passes without them
 MAX_STEPS = 256  # the simulator needs seconds for a longer grid, so the compiler goes first
 MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator performs one by one
 
@@ -65,7 +66,7 @@ def ask_judges(
     verdicts, report = [], None
     for trial, said in _verdicts(task, trials, limit, say, few, asked or task.judges):
         report = report or (said.report if trial is trials[0] else None)
-        if said.passed is False:
+        if said.passed is False or (said.passed is None and said.judge in _NEEDED):
             return _refused(task, said, trial, trials, report, limit, what), verdicts, report
         verdicts.append(said)
     return None, verdicts, report
@@ -155,7 +156,7 @@ def _refused(
         id=task.id,
         outcome=NOT_YET,
         judge=said.judge,
-        headline=f"the {name} refused {what}." if said.ran else f"the {name} could not run {what}.",
+        headline=f"the {name} {'refused' if said.ran and said.passed is False else 'could not run'} {what}.",
         message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
         next=said.next,
         blocks=said.blocks,

@@ -14,6 +14,8 @@ from jax._src import hardware_utils
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import AbstractDevice, AbstractMesh
 
+from course_lib import compat
+
 # name -> (registry name, device kind as PJRT spells it, one-chip topology name for libtpu)
 _NAMES = {
     "v4": ("v4", "TPU v4", "v4:1x1x1"),
@@ -104,7 +106,8 @@ class Chip:
     def target(self) -> Iterator[None]:
         """Trace and lower Pallas kernels for this chip while the context is open; the chip need not be attached."""
         device = AbstractDevice(device_kind=self.device_kind, num_cores=1, platform="tpu")
-        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
+        mesh = AbstractMesh((), (), abstract_device=device)
+        with jax.sharding.use_abstract_mesh(mesh), compat.attached(device):
             yield
 
 

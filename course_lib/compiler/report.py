@@ -153,6 +153,8 @@ class Report:
     @property
     def refusal(self) -> str:
         """How a function that is not ok ended, in a few words."""
+        if self.error is not None and self.error.name == "unreadable":
+            return "not compiled"
         ends = {"trace": "it did not get as far as the compiler", "no answer": "no answer from the compiler"}
         return ends.get(self.stage, "refused by the compiler")
 

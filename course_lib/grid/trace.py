@@ -122,4 +122,9 @@ def _run_inside(eqn, interpret, inputs: list) -> list:
         return _run(called(eqn), interpret, *_kept_apart(params, inputs))
     if name in ("scan", "while", "cond"):
         return run_anew(eqn, inputs, lambda jaxpr, values: _run(jaxpr, interpret, *values))
-    raise UnreadableCall(f"a kernel inside `{name}` cannot be judged yet: call it directly.")
+    if name == "shard_map":
+        raise UnreadableCall(
+            f"The kernel stands in a shard_map over {params['mesh'].size} devices, and the judges have one. Judge the "
+            "function inside the shard_map, with one device's share of the arrays."
+        )
+    raise UnreadableCall(f"A kernel inside `{name}` cannot be judged. Judge the function that calls it directly.")

@@ -14,7 +14,7 @@ from jax.experimental import pallas as pl
 from course_lib.grid.buffers import buffers
 from course_lib.grid.call import Call, Operand, Scratch, Walk
 from course_lib.grid.following.follow import index_values
-from course_lib.grid.following.refs import space_of
+from course_lib.grid.following.refs import dtype_of, space_of
 from course_lib.grid.following.scalars import known
 from course_lib.grid.jaxprs import KERNELS, called, holds_a_kernel, inside, is_variable, scan_parts
 from course_lib.grid.trace import meanings_of_axes, trace_with_result
@@ -219,7 +219,7 @@ def _whole(name: str, aval, role: str) -> Operand:
         name=name,
         role=role,
         shape=tuple(aval.shape),
-        dtype=np.dtype(aval.dtype),
+        dtype=dtype_of(aval),
         block_shape=tuple(aval.shape),
         indices=np.zeros((1, len(aval.shape)), np.int64),
         memory_space=space_of(aval),
@@ -234,7 +234,7 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
         name=name,
         role=role,
         shape=tuple(array.shape),
-        dtype=np.dtype(array.dtype),
+        dtype=dtype_of(array),
         block_shape=tuple(_block_size(size, name) for size in block.block_shape),
         indices=_indices(block.index_map_jaxpr, grid, len(array.shape), scalars),
         memory_space=space_of(block.block_aval),

@@ -22,7 +22,8 @@ examples:
 
 The function and the reference are called with arrays of these types: floats are drawn from N(0, 1), integers from 0 to
 7. Where such numbers will not do, --arguments names a function that returns the arguments in a tuple. Exit status: 0 if
-every judge passes it, 1 if one refuses it, 2 if they could not be asked."""
+every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it. Where libtpu does not
+exist, on a Mac for example, the compiler is skipped, and that alone changes nothing."""
 
 _LIMITS = {field.name: float if field.name == "times_reference" else int for field in dataclasses.fields(judges.Budget)}
 del _LIMITS["slots"]
@@ -50,7 +51,10 @@ def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
     report = next((verdict.report for verdict in verdicts if verdict.report), None)
     if report is not None:
         print(f"\n{report}")
-    return 1 if any(verdict.passed is False for verdict in verdicts) else 0
+    if any(verdict.passed is False for verdict in verdicts):
+        return 1
+    could_not = [verdict for verdict in verdicts if verdict.passed is None and verdict.judge != "compiler"]
+    return 2 if could_not else 0
 
 
 def _verdicts(fn, reference, args: list, budget: judges.Budget | None, chip: str) -> list[judges.Verdict]:

@@ -15,12 +15,19 @@ from course_lib.judges.wrong_outputs.finding import Finding, show
 
 
 def other_structure(walk: grid.Walk, expected) -> Complaint | None:
-    """Report a list in place of an array, or the like."""
-    got, want = jax.tree.structure(walk.result), jax.tree.structure(expected)
+    """Report a list in place of an array, or the like; a list and a tuple of the same are no difference."""
+    got, want = (jax.tree.structure(_as_tuples(result)) for result in (walk.result, expected))
     if got == want or got.num_leaves != want.num_leaves:  # ``difference`` reports another number of arrays
         return None
     what = f"It returns {_described(walk.result)}; it should return {_described(expected)}."
-    return Complaint(what, "look at the return line, and at out_shape: pallas_call returns a list for a list.")
+    return Complaint(what, "look at the return line.")
+
+
+def _as_tuples(result):
+    """Return the result with tuples for its lists; JAX and its functions return now the one, now the other."""
+    if isinstance(result, (list, tuple)):
+        return tuple(map(_as_tuples, result))
+    return {key: _as_tuples(value) for key, value in result.items()} if isinstance(result, dict) else result
 
 
 def difference(

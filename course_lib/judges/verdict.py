@@ -25,6 +25,7 @@ class Verdict:
     next: str = ""  # one thing to try
     reason: str = ""  # the error's row in the table of errors, if it has one
     ran: bool = True  # False: the function could not be traced, so there was nothing to judge
+    raised: bool = False  # whether the kernel raised an error while it ran
     blocks: BlockMap | None = None  # where the output is wrong, if its values are
     report: compiler.Report | None = None  # from the compiler judge
 
@@ -40,6 +41,11 @@ def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Ve
     return Verdict(
         judge=judge, passed=False, message=explanation.what, next=explanation.next, reason=explanation.name, ran=ran
     )
+
+
+def skipped(judge: str, why: str, next: str = "") -> Verdict:
+    """Make the verdict of a judge that cannot run the kernel."""
+    return Verdict(judge=judge, passed=None, message=why, next=next)
 
 
 def complained(judge: str, complaint: Complaint, report: compiler.Report | None = None) -> Verdict:

@@ -30,8 +30,9 @@ def assert_kernel(
     ``args`` are arrays, or pytrees of them (``drawn`` replaces a ``jax.ShapeDtypeStruct`` by a random array). ``chip``
     is the chip to compile for, one of ``chips.NAMES``. ``budget`` is the most that ``fn`` may cost; ``costs`` are the
     costs last recorded, which it may exceed by 1 % (``KeptCosts``). If libtpu does not exist (on a Mac, for example),
-    the compiler and the checks that need it are skipped with a warning, and None is returned. Raises KernelRefused, an
-    AssertionError, and ValueError for arguments that the judges cannot use.
+    the compiler and the checks that need it are skipped with a warning, and None is returned. Another judge that cannot
+    run the kernel is skipped with a warning too, as long as one of them has compared its values. Raises KernelRefused,
+    an AssertionError, and ValueError for arguments that the judges cannot use.
     """
     __tracebackhide__ = True
     trial = judges.Trial(fn, reference, judges.drawn(args), chip)
@@ -39,6 +40,10 @@ def assert_kernel(
     name = name_of(fn)
     if any(verdict.passed is False for verdict in verdicts):
         raise KernelRefused(f"{name} is refused.\n" + "\n".join(map(str, verdicts)), verdicts)
+    if not any(verdict.passed for verdict in verdicts if verdict.judge in ("numbers", "simulator")):
+        raise KernelRefused(
+            f"{name} was not judged: nothing compared its values.\n" + "\n".join(map(str, verdicts)), verdicts
+        )
     for verdict in verdicts:
         if verdict.passed is None:
             warnings.warn(f"{name}: {verdict}", stacklevel=2)

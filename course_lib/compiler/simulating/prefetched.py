@@ -46,7 +46,8 @@ def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[ja
     def kernel(number: int, eqn):
         call = calls[number]
         in_body = prefetched_reads(call) if call.scalars else ()
-        coordinates = [np.asarray(c, np.int32) for c in np.unravel_index(np.arange(call.steps), call.grid)]
+        places = np.unravel_index(np.arange(call.steps), call.grid) if call.grid else ()
+        coordinates = [np.asarray(c, np.int32) for c in places]
 
         def with_number(load, ref: int, index_map=None):
             reads = in_body if index_map is None else index_reads(index_map, coordinates, call.scalars)

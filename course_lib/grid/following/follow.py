@@ -78,7 +78,8 @@ def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
     refs = _refs(call)
     try:
         follower = _follower_of_all_steps(call, refs, in_detail)
-        if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
+        unsure = follower.doubt or follower.hidden_copies or follower.stale
+        if follower.stored and unsure and not follower.ordered:
             refs = _refs(call)
             follower = _follower_in_order(call, refs, in_detail)
     except UnreadableCall as error:

@@ -12,6 +12,7 @@ from course_lib.grid.following.prepared import PROMISE, Prepared, prepared
 from course_lib.grid.following.refs import (
     Ref,
     ask_for,
+    dtype_of,
     element,
     first_axis,
     other_axes,
@@ -51,6 +52,7 @@ class Follower:
         self.turn: tuple[int, int] | None = None
         self.doubt = self.hidden_copies = ""
         self.stored = False  # whether it came across a store of scalars
+        self.stale = False  # whether a scalar was read that a later line stores, so that another step reads another
         self.evaluations = 0
         self.uses: list[Use] | None = [] if in_detail else None
         self.broken: Broken | None = None  # the first promise that does not hold
@@ -178,6 +180,10 @@ class Follower:
         refs = [Ref(name, space_of(v.aval), v.aval) for name, v in zip(names, jaxpr.invars, strict=True)]
         return self.jaxpr(jaxpr, refs, active, times, consts=inputs)
 
+    def _empty_ref(self, eqn, inputs: list, active, times: int) -> list:
+        (variable,) = eqn.outvars
+        return [Ref(f"scoped {variable}", space_of(variable.aval), variable.aval)]
+
     def _get(self, eqn, inputs: list, active, times: int) -> list:
         self._touched("read", eqn, inputs[0], inputs[1:], active)
         return self._value(eqn, inputs, active, times)
@@ -200,7 +206,7 @@ class Follower:
         self._touched("write", eqn, ref, rest, active)
         self.written |= {ref.name} if active.any() else set()
         if ref.space == "smem":
-            self.stored = True
+            self.stored, self.stale = True, self.stale or bool(ref.read.any())
             index = self._index(eqn, rest)
             if not self.ordered or index is None:
                 ref.known[...] = False  # another step may have written it
@@ -231,7 +237,7 @@ class Follower:
         self._touched("write", eqn, ref, inputs[2:] if eqn.primitive.name == "addupdate" else None, active)
         self.written |= {ref.name} if active.any() else set()
         if ref.space == "smem":
-            self.stored = True
+            self.stored, self.stale = True, self.stale or bool(ref.read.any())
             ref.known[...] = False
         return [UNKNOWN] * len(eqn.outvars)
 
@@ -262,7 +268,7 @@ class Follower:
                     target=target.ref.name,
                     source_space=source.ref.space,
                     target_space=target.ref.space,
-                    dtype=np.dtype(side.ref.aval.dtype),
+                    dtype=dtype_of(side.ref.aval),
                     array=tuple(side.ref.aval.shape),
                     shape=side.sizes,
                     starts=starts(side, active.shape, steps),
@@ -279,7 +285,8 @@ class Follower:
         source, target, semaphore, _, device = jax.tree.unflatten(eqn.params["tree"], inputs)
         self._copied("wait", window(source), window(target), window(semaphore), active, remote=device is not None)
         if active.any():
-            self.waits.append(Wait(buffer=getattr(target, "ref", target).number, turn=self.turn))
+            buffer = getattr(target, "ref", target)
+            self.waits.append(Wait(buffer=getattr(buffer, "number", -1), turn=self.turn))  # -1: chosen by a number
         return []
 
     def _touched(self, kind: str, eqn, ref: Ref, leaves: list | None, active) -> None:
@@ -327,7 +334,7 @@ class Follower:
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
             semaphores=tuple(semaphore.ref.aval.shape) if semaphore else (),
-            bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
+            bytes=int(np.prod(target.sizes, dtype=np.int64)) * dtype_of(target.ref.aval).itemsize if target else 0,
             remote=remote,
             sure=not self.unsure,
         )
@@ -396,6 +403,7 @@ _HANDLERS = {
     "while": Follower._while,
     "scan": Follower._scan,
     "run_scoped": Follower._run_scoped,
+    "empty_ref": Follower._empty_ref,
     PROMISE: Follower._promise,
     "get": Follower._get,
     "swap": Follower._swap,

@@ -18,7 +18,7 @@ class Ref:
         self.name, self.space, self.aval = name, space, aval
         self.number = next(_numbers)  # not id(), which Python may reuse for a later buffer
         if space == "smem":
-            self.values, self.known = np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool)
+            self.values, self.known = np.zeros(aval.shape, dtype_of(aval)), np.zeros(aval.shape, bool)
             self.read = np.zeros(aval.shape, bool)
             self.below = 0  # the smallest index that was read, if it is below 0
 
@@ -36,8 +36,10 @@ class Window:
 
 
 def window(side) -> Window | None:
-    """Return the part of a ref that one side of a copy names; None if its size is not known."""
-    return window_of(side, ()) if isinstance(side, Ref) else window_of(side.ref, side.transforms)
+    """Return the part of a ref that one side of a copy names; None if its size, or which ref it is, is not known."""
+    if isinstance(side, Ref):
+        return window_of(side, ())
+    return window_of(side.ref, side.transforms) if isinstance(side.ref, Ref) else None  # pl.select_ref chooses one
 
 
 def window_of(ref: Ref, transforms) -> Window | None:
@@ -115,6 +117,14 @@ def ask_for(ref: Ref, index: tuple, active) -> None:
 
 def _clipped(index: tuple, shape: tuple[int, ...]) -> tuple:
     return tuple(np.clip(np.asarray(i, np.int64), 0, n - 1) for i, n in zip(index, shape, strict=True))
+
+
+def dtype_of(aval) -> np.dtype:
+    """Return the dtype of an array or a ref; that of its words, uint32, for a random key or a semaphore."""
+    try:
+        return np.dtype(aval.dtype)
+    except TypeError:
+        return np.dtype(np.uint32)
 
 
 def space_of(aval) -> str:

@@ -20,7 +20,9 @@ def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
         return Complaint("It returned nothing.", "is there a `return` at the end?")
     used = _used(walk.jaxpr.jaxpr)
-    if not any(id(v) in used for kernel in grid.pallas_calls(walk.jaxpr.jaxpr) for v in kernel.outvars):
+    kernels = list(grid.pallas_calls(walk.jaxpr.jaxpr))
+    over_refs = any(hasattr(v.aval, "inner_aval") for kernel in kernels for v in kernel.invars)  # pl.core_map
+    if not over_refs and not any(id(v) in used for kernel in kernels for v in kernel.outvars):
         return Complaint(
             "The result was computed without a kernel: no pallas_call has a part in it.", "call pl.pallas_call."
         )
@@ -63,10 +65,11 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
     wanted = _used(walk.jaxpr.jaxpr)
     for eqn, call in zip(kernels, walk.calls, strict=True):
         used = {id(variable) for inner in call.kernel.eqns for variable in inner.invars}
-        refs = zip(call.kernel.invars, call.operands, strict=False)
+        refs = list(zip(call.kernel.invars, call.operands, strict=False))
         written_by = [(v, o) for v, o in refs if o.role == "output"]
         for (variable, operand), result in zip(written_by, eqn.outvars, strict=False):
-            if id(result) in wanted and id(variable) not in used:
+            through_input = any(o.aliases == operand.name and id(v) in used for v, o in refs)
+            if id(result) in wanted and id(variable) not in used and not through_input:
                 return Complaint(f"{call.name} writes nothing to {operand.name}.", _how_to_write(operand))
     return None
 
@@ -100,7 +103,7 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
         except grid.UnreadableCall:  # it is too long to follow
             continue
         changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)
-        if changed is None:
+        if changed is None or not call.outputs:  # a pl.core_map has none: it changes the refs that it is given
             continue
         if next(o for o in call.inputs if o.name == changed).memory_space == "hbm":
             return Complaint(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from course_lib import compiler, cost, errors, grid
 from course_lib.judges.tpu import budget
 from course_lib.judges.trial import Trial
-from course_lib.judges.verdict import Verdict, refused
+from course_lib.judges.verdict import Verdict, refused, skipped
 
 
 def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
@@ -25,7 +25,11 @@ def ask(trial: Trial) -> Verdict:
         report = trial.report
     except compiler.Unavailable as error:
         return Verdict(judge="compiler", passed=None, message=str(error))
-    return Verdict(judge="compiler", passed=True, report=report) if report.ok else _uncompiled(report, trial)
+    if report.ok:
+        return Verdict(judge="compiler", passed=True, report=report)
+    if report.error is not None and report.error.name == "unreadable":  # it was not asked
+        return skipped("compiler", report.error.what, report.error.next)
+    return _uncompiled(report, trial)
 
 
 def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:

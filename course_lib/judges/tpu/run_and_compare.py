@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
-from course_lib.judges.reading import copies, index_maps, memory, order
+from course_lib.judges.reading import copies, index_maps, memory, order, sparse_core
 from course_lib.judges.running import garbage
 from course_lib.judges.trial import Trial
-from course_lib.judges.verdict import Complaint, Verdict, complained, refused
+from course_lib.judges.verdict import Complaint, Verdict, complained, refused, skipped
 
 
 def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Filling | None = None) -> Verdict:
@@ -21,10 +21,7 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Fillin
     try:
         got = trial.traced.run(interpret, trial.args, filling)
     except Exception as error:
-        explanation = errors.explain(error)
-        if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
-            return complained(judge, better)
-        return refused(judge, _with_buffer_name(explanation, walk))
+        return _raised(judge, error, walk, "JAX's plain interpreter" if interpret is True else "JAX's TPU simulator")
     complaint = other_structure(walk, trial.returned) or difference(
         got,
         trial.wanted,
@@ -50,7 +47,23 @@ def simulate_and_compare(judge: str, trial: Trial, filling: garbage.Filling | No
         return refused(judge, errors.explain(error), ran=False)
     if complaint:
         return complained(judge, complaint)
+    if sparse_core.is_asked_for(trial.traced.jaxpr):
+        return skipped(judge, sparse_core.WHY)
     return run_and_compare(judge, trial, compat.interpret_params(**params), filling)
+
+
+def _raised(judge: str, error: Exception, walk: grid.Walk, interpreter: str) -> Verdict:
+    """Return a refusal if the error is known to be the kernel's; otherwise the interpreter lacks something."""
+    explanation = errors.explain(error)
+    if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
+        return dataclasses.replace(complained(judge, better), raised=True)
+    if isinstance(error, grid.UnreadableCall):
+        said = skipped(judge, str(error))
+    elif explanation.name in _LACKING:
+        said = skipped(judge, f"{interpreter} cannot run this kernel. {explanation.what}")
+    else:
+        said = refused(judge, _with_buffer_name(explanation, walk))
+    return dataclasses.replace(said, raised=True, reason=explanation.name)
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
@@ -75,6 +88,9 @@ def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> error
 def _outside(walk: grid.Walk) -> Complaint | None:
     return next((said for call in walk.calls if (said := index_maps.outside(call))), None)
 
+
+# Errors that say what an interpreter lacks, and not what is wrong with a kernel; "" is an error without a row.
+_LACKING = ("", "interpreter-bug", "cpu-lacks-it", "plain-interpreter", "program-id-in-when")
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
 

@@ -71,14 +71,17 @@ def shapes_of_results(rule: str, shapes: Sequence[tuple], sizes: Sequence[tuple[
     """Return the shape of each result, from those of the operands; ``sizes``: those of letters that no operand has.
 
     Where operands give one letter two sizes, as few heads of keys meet many of queries, the operand that shares most
-    letters with the result decides, and the first of equals.
+    letters with the result decides; among equals the one with the fewest others, and then the first.
     """
     ins, outs = parts(rule)
     found = []
     for axes in outs:
         axes = [letter.lstrip(CARRIES) for letter in axes if letter[0] not in SUMS]
         known = dict(sizes)
-        for letters_, shape in sorted(zip(ins, shapes, strict=True), key=lambda each: -len({*each[0]} & {*axes})):
+        nearest = sorted(
+            zip(ins, shapes, strict=True), key=lambda each: (-len({*each[0]} & {*axes}), len({*each[0]} - {*axes}))
+        )
+        for letters_, shape in nearest:
             known = dict(zip(letters_, shape, strict=True)) | known
         found.append(tuple(known[letter] for letter in axes))
     return found
