@@ -82,7 +82,8 @@ def _is(got: np.ndarray, want: Expected) -> bool:
 def _complaint(found: Finding) -> Complaint:
     because = rules.because(found)
     which = _block(found)
-    where = " ".join(part for part in (which, _value(found, said=bool(which)), because.what, _how_many(found)) if part)
+    parts = (which, _value(found, said=bool(which)), because.what, _how_many(found), _guess(found))
+    where = " ".join(part for part in parts if part)
     block = found.laid_out_by[1].block_shape if found.laid_out_by else None
     return Complaint(where, because.next, block_map(found.name, found.wrong, found.unwritten, block))
 
@@ -120,6 +121,14 @@ def _how_many(found: Finding) -> str:
         return ""
     number = int(found.wrong.sum())
     return f"{number:,} of {found.wrong.size:,} elements {'is' if number == 1 else 'are'} wrong."
+
+
+def _guess(found: Finding) -> str:
+    """Say that the bound is a guess, and because of which operation."""
+    if not found.want.guessed:
+        return ""
+    ops = ", ".join(f"`{name}`" for name in found.want.guessed)
+    return f"How far off a value may be is a guess here, a few roundings: there is no rule for {ops}."
 
 
 def _described(result) -> str:

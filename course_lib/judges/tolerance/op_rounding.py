@@ -26,8 +26,10 @@ _MOVES = {
     "stop_gradient", "dynamic_slice", "gather", "concatenate", "pad", "dynamic_update_slice", "scatter", "real",
     "optimization_barrier", "split", "stack", "unstack", "device_put", "name", "tile",
 }  # fmt: skip
-_EXACT = {"neg", "sign", "floor", "ceil", "round", "rem"}
+_EXACT = {"neg", "rem"}
+_STEPS = {"sign", "floor", "ceil", "round"}  # exact, but a small error moves a value across a step
 _NO_WORSE = {"max", "min", "clamp", "abs"}  # the result is no further off than the worst input
+_OF_MATRICES = {"cholesky", "lu", "eigh", "eig", "svd", "qr", "schur", "householder_product", "fft"}
 _COMPARES = {"lt", "le", "gt", "ge", "eq", "ne"}
 _LOGIC = {"and", "or", "not", "xor"}
 _PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"}
@@ -42,8 +44,13 @@ class Unbounded(Exception):
 def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, one_pass: bool) -> list:
     """Return the bound of each output of one operation."""
     name = eqn.primitive.name
+    if name == "sort" and len(outputs) > 1:
+        return _of_sort(eqn, bounds, outputs)
+    if name == "top_k":
+        most = jnp.max(bounds[0], axis=eqn.params.get("axis", -1), keepdims=True)
+        return [jnp.broadcast_to(most, outputs[0].shape), None]
     if name in _MOVES:
-        moved = bind(*[v if b is None else b for v, b in zip(values, bounds, strict=True)])
+        moved = bind(*[b if is_float(v.dtype) else v for v, b in zip(values, bounds, strict=True)])
         moved = list(moved) if eqn.primitive.multiple_results else [moved]
         return [m if is_float(m.dtype) else None for m in moved]
     if len(outputs) != 1:
@@ -79,14 +86,23 @@ def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, on
         return [jnp.broadcast_to(jnp.max(bounds[0], axis=eqn.params["dimension"], keepdims=True), value.shape)]
     if name in _PRODUCTS:
         return [_of_product(eqn, bind, values, bounds, value, roundoff, one_pass)]
+    if name == "triangular_solve":
+        return [_of_solve(eqn, values, bounds, value, roundoff)]
+    if name in _STEPS:
+        return [_across(bind, values[0], bounds[0])]
     return [_of_elementwise(eqn, bind, values, bounds, value, roundoff)]
 
 
 def doubtful(eqn, values: list, bounds: list, bind: Callable):
-    """Return as bool[shape] where a bool computed from floats may be either; None: nowhere."""
+    """Return as bool[shape] where a bool computed from floats may be either; None: nowhere.
+
+    For integers it is float64[shape]: how far they may be off, having been rounded from floats.
+    """
     name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
-    if dtype != np.bool_ or all(b is None for b in bounds):
+    if all(b is None for b in bounds):
         return None
+    if dtype != np.bool_:
+        return _of_integers(name, bind, values, bounds, eqn)
     if name in _COMPARES:
         either = sum(jnp.zeros_like(v) if b is None else b for v, b in zip(values, bounds, strict=True))
         near = jnp.abs(values[0] - values[1]) <= either
@@ -106,8 +122,75 @@ def _of_conversion(eqn, value, bound, roundoff: float):
         return jnp.zeros_like(value) if bound is None else bound.astype(value.dtype)
     if bound is None:
         bound = jnp.zeros_like(value)
+    if not is_float(old):
+        return bound.astype(value.dtype) + roundoff * jnp.abs(value)
     exact = is_float(old) and jnp.finfo(new).nmant >= jnp.finfo(old).nmant
     return bound if exact else bound + roundoff * jnp.abs(value)
+
+
+def _of_integers(name: str, bind: Callable, values: list, bounds: list, eqn):
+    """Return how far an integer may be off; None if it is exact, or if there is no rule for the operation."""
+    if eqn.invars[0].aval.dtype == np.bool_ or len(eqn.outvars) != 1:
+        return None
+    if name == "convert_element_type" and is_float(eqn.invars[0].aval.dtype):
+        return _across(jnp.trunc, values[0], bounds[0])
+    if name == "convert_element_type":
+        return bounds[0]
+    if name in _MOVES:
+        moved = 1 if name in ("gather", "dynamic_slice") else len(values)  # what follows are indices
+        return bind(
+            *[jnp.zeros(v.shape) if b is None else b for v, b in zip(values[:moved], bounds, strict=False)],
+            *values[moved:],
+        )
+    x, *y = (jnp.abs(v).astype(jnp.float64) for v in values)
+    e, *f = (jnp.zeros(v.shape) if b is None else b for v, b in zip(values, bounds, strict=True))
+    if name in _NO_WORSE:
+        return functools.reduce(jnp.maximum, [e, *f])
+    if name in ("add", "sub"):
+        return e + f[0]
+    if name == "mul":
+        return x * f[0] + e * y[0] + e * f[0]
+    if name == "dot_general":
+        exact = functools.partial(jax.lax.dot_general, dimension_numbers=eqn.params["dimension_numbers"])
+        return exact(x, f[0]) + exact(e, y[0]) + exact(e, f[0])
+    return jnp.sum(e, axis=eqn.params["axes"]) if name == "reduce_sum" else None
+
+
+def _across(step: Callable, x, bound):
+    """Return how far apart a step function is at the two ends of x - bound .. x + bound."""
+    return jnp.where(bound == 0, 0.0, jnp.abs(step(x + bound) - step(x - bound)))
+
+
+def _of_sort(eqn, bounds: list, outputs: list) -> list:
+    """Return the bounds of arrays that are sorted together: unknown where two keys may change places."""
+    dimension, keys = eqn.params["dimension"], eqn.params["num_keys"]
+    most = [None if b is None else jnp.max(b, axis=dimension, keepdims=True) for b in bounds]
+    sure = functools.reduce(jnp.logical_and, [m == 0 for m in most[:keys] if m is not None], True)
+    return [
+        None if m is None else jnp.broadcast_to(m if n < keys else jnp.where(sure, m, jnp.nan), out.shape)
+        for n, (m, out) in enumerate(zip(most, outputs, strict=True))
+    ]
+
+
+def _of_solve(eqn, values: list, bounds: list, x, roundoff: float):
+    """Return |inv(A)| (n u |A| |x| + E |x| + e) for A x = b, after Higham, chapter 8; A is the triangle in use."""
+    params, (a, _) = eqn.params, values
+    if params["conjugate_a"]:
+        raise Unbounded("triangular_solve")
+    keep = jnp.tril if params["lower"] else jnp.triu
+    size = a.shape[-1]
+    triangle, error = keep(a), keep(bounds[0])
+    if params["unit_diagonal"]:
+        triangle, error = (
+            keep(a, -1 if params["lower"] else 1) + jnp.eye(size),
+            keep(error, -1 if params["lower"] else 1),
+        )
+    if params["transpose_a"]:
+        triangle, error = (jnp.swapaxes(m, -1, -2) for m in (triangle, error))
+    inverse, matrix = jnp.abs(jnp.linalg.inv(triangle)), size * 2 * roundoff * jnp.abs(triangle) + error
+    if params["left_side"]:
+        return inverse @ (matrix @ jnp.abs(x) + bounds[1])
+    return (jnp.abs(x) @ matrix + bounds[1]) @ inverse
 
 
 def _of_factors(eqn, x, bound, value, roundoff: float):
@@ -148,7 +231,9 @@ def _terms_of_product(eqn) -> int:
 
 def _of_elementwise(eqn, bind, values: list, bounds: list, value, roundoff: float):
     """Return each input's error times the slope, plus a few roundings of the result."""
-    if any(np.broadcast_shapes(v.shape, value.shape) != value.shape for v in values):
+    if eqn.primitive.name in _OF_MATRICES or any(
+        np.broadcast_shapes(v.shape, value.shape) != value.shape for v in values
+    ):
         raise Unbounded(eqn.primitive.name)
     name = eqn.primitive.name
     roundings = 0 if name in _EXACT else _MORE_ROUNDINGS.get(name, _ROUNDINGS)

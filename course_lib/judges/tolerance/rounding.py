@@ -18,32 +18,42 @@ from course_lib.judges.tolerance.op_rounding import bounds_of, doubtful, is_floa
 
 
 class _Setting(NamedTuple):
-    """The settings of an evaluation: how the MXU rounds, and the value of each constant by its id."""
+    """The settings of an evaluation: how the MXU rounds, and the value of each constant by its id.
+
+    ``guessed``: the operations without a rule, as far as the evaluation has met them.
+    """
 
     one_pass: bool
     constants: dict[int, tuple]
+    guessed: list[str]
 
 
-def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
-    """Return the exact values and the bounds of all outputs, as NumPy arrays; the bound of an integer is None."""
+def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list, list[str]]:
+    """Return the exact values and the bounds of all outputs, as NumPy arrays, and the operations without a rule.
+
+    The bound of an integer is None, unless it was rounded from a float; a bound is NaN behind an operation without a
+    rule.
+    """
     leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
     # References recur. Two jaxprs with the same text differ only in their constants, so they share a compiled run.
-    fresh = jax.jit(functools.partial(_both, jaxpr, one_pass), compiler_options=QUICKLY)
-    run = _compiled.setdefault((str(jaxpr), one_pass), fresh)
+    guessed: list[str] = []
+    fresh = jax.jit(functools.partial(_both, jaxpr, one_pass, guessed), compiler_options=QUICKLY)
+    run, guessed = _compiled.setdefault((str(jaxpr), one_pass), (fresh, guessed))
     while len(_compiled) > 64:
         del _compiled[next(iter(_compiled))]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         outputs = run([np.asarray(c) for c in jaxprs.constants(jaxpr)], leaves)
-    return [np.asarray(v) for v, _ in outputs], [b if b is None else np.asarray(b) for _, b in outputs]
+    bounds = [b if b is None else np.asarray(b) for _, b in outputs]
+    return [np.asarray(v) for v, _ in outputs], bounds, list(dict.fromkeys(guessed))
 
 
-_compiled: dict[tuple[str, bool], Callable] = {}
+_compiled: dict[tuple[str, bool], tuple[Callable, list[str]]] = {}
 QUICKLY = {"xla_backend_optimization_level": 0}  # a program that runs a few times takes longer to optimize than to run
 
 
-def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
+def _both(jaxpr, one_pass: bool, guessed: list[str], constants: list, leaves: list) -> list[tuple]:
     values = {id(c): _exactly(value) for c, value in zip(jaxprs.constants(jaxpr), constants, strict=True)}
-    return _jaxpr(jaxpr, [_exactly(x) for x in leaves], _Setting(one_pass, values))
+    return _jaxpr(jaxpr, [_exactly(x) for x in leaves], _Setting(one_pass, values, guessed))
 
 
 def _exactly(x) -> tuple:
@@ -87,7 +97,12 @@ def _equation(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     if not any(is_float(v.aval.dtype) for v in eqn.outvars):
         return [(value, doubtful(eqn, values, [b for _, b in inputs], bind)) for value in outputs]
     bounds = [jnp.zeros_like(v) if b is None and is_float(v.dtype) else b for v, b in inputs]
-    return list(zip(outputs, bounds_of(eqn, bind, values, bounds, outputs, setting.one_pass), strict=True))
+    try:
+        found = bounds_of(eqn, bind, values, bounds, outputs, setting.one_pass)
+    except Exception:  # there is no rule for it, or none that fits these arguments
+        setting.guessed.append(name)
+        found = [jnp.full_like(value, jnp.nan) if is_float(value.dtype) else None for value in outputs]
+    return list(zip(outputs, found, strict=True))
 
 
 # The meaning of functions that JAX 0.12 computes on the bits of numbers, from which no error bound follows.
