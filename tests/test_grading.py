@@ -13,13 +13,15 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 
+import nbformat
 import psutil
 import pytest
 from lesson_files import answers, mutants
 from sweeps import daily
 
 from course_lib.checks.exercise import exercises
-from course_lib.grading import graft, run, submission
+from course_lib.grading import graft, lost_marks, run, submission
+from course_lib.grading import rows as graded_rows
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EMPTY = ROOT / "exercises/01_hello_kernel.ipynb"
@@ -583,3 +585,35 @@ def test_an_answer_is_not_graded_by_what_the_compiler_is_said_to_have_said(tmp_p
     notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": [cell]}
     ran = run.run(notebook, cell_timeout=30, time_limit=60)
     assert ran.cells["one"]["ok"] and ran.cells["one"]["printed"].strip() == "kept in None", ran
+
+
+# Cells without their marks
+
+
+def without_marks(change):
+    """Return the first lesson's exercises as they are read, pasted into another notebook: {random name: [source]}."""
+    cells = nbformat.read(ROOT / "exercises/01_hello_kernel.ipynb", 4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    return {f"pasted {n}": [source] for n, source in enumerate(change(code))}
+
+
+ADDS = "def add_kernel(x_ref, y_ref, o_ref):\n    o_ref[...] = x_ref[...] + y_ref[...]"
+
+
+def test_answers_that_lost_their_marks_are_found_by_their_checks():
+    def answered(code):
+        return [ADDS if source.startswith("def add_kernel") else source for source in code]
+
+    found = lost_marks.found(without_marks(answered))
+    assert found["01-1"] == [ADDS] and found["01-1-check"][0].startswith("checks.check(")
+    course = graft.course_notebook(found)
+    assert course.name == "01_hello_kernel" and found["01-2"] == [course.source("01-2")]
+    assert lost_marks.found({"a": ["x = 1"]}) == {}
+
+
+def test_an_answer_in_a_fresh_cell_is_pointed_out():
+    course = graft.course_notebook({"01-1": []})
+    task = course.tasks[0]
+    submitted = {name: [course.source(name)] for name in course.code_cells} | {"": [ADDS]}
+    note = graded_rows._note(task, course, submitted, graded_rows._AS_HANDED_OUT)
+    assert note == "add_kernel is defined in another cell; only the answer cells are graded"

@@ -384,3 +384,30 @@ def test_the_command_says_2_where_a_judge_could_not_run(tmp_path, capsys):
     file = tmp_path / "words.py"
     status = command.main([f"{file}:words", "--reference", f"{file}:plain", "bf16[16,128]"])
     assert status == 2 and "simulator: skipped" in capsys.readouterr().out
+
+
+def appended(at, new, cache, fills=False):
+    """Write two new rows into a cache, in blocks of eight whose memory is the cache's."""
+
+    def put(at_ref, new_ref, cache_ref, o_ref):
+        if fills:
+            o_ref[...] = cache_ref[...]
+        o_ref[pl.ds(at_ref[pl.program_id(0)] % 8, 1)] = new_ref[0]
+
+    block = pl.BlockSpec((8, 128), lambda i, at: (at[i] // 8, 0))
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(2,),
+        in_specs=[pl.BlockSpec((1, 1, 128), lambda i, at: (i, 0, 0)), block],
+        out_specs=block,
+    )
+    return pl.pallas_call(put, grid_spec=spec, out_shape=like(cache), input_output_aliases={2: 0})(at, new, cache)
+
+
+def test_a_block_of_a_shared_array_that_is_written_in_part_is_told_to_be_filled_first():
+    at, new, cache = jnp.array([5, 19], jnp.int32), jnp.ones((2, 1, 128)), jnp.zeros((32, 128))
+    reference = lambda at, new, cache: cache.at[at].set(new[:, 0])  # noqa: E731
+    said = judges.simulator_judge(appended, reference, at, new, cache)
+    assert "At step (0,) o_ref[0:5] is not written. An output block is not copied in" in said.message
+    assert said.next == "fill the block first, o_ref[...] = cache_ref[...], and then write what is new."
+    assert judges.simulator_judge(functools.partial(appended, fills=True), reference, at, new, cache).passed

@@ -24,8 +24,8 @@ def check(id: str, answer: object = None) -> Result:
 
     ``answer`` is what the exercise asks for: a function, a class, a number with its unit, a choice, some sentences. A
     wrong answer raises no exception, so that the notebook runs on. NotPassed is raised only under a grader (make grade
-    or nbgrader), or under nbval for a wrong answer. A learner who interrupts the check in a notebook gets a sentence;
-    anywhere else KeyboardInterrupt is raised. Raises ValueError for an id that does not exist.
+    or nbgrader), or under nbval for a wrong answer outside ``rehearsal``. A learner who interrupts the check in a
+    notebook gets a sentence; elsewhere KeyboardInterrupt is raised. Raises ValueError for an id that does not exist.
     """
     try:
         verdict = _judged(id, answer)
@@ -35,9 +35,8 @@ def check(id: str, answer: object = None) -> Result:
         return _interrupted(id)
     _last[id] = verdict
     record.attempted(id, verdict.outcome, verdict.score)
-    if (environment.under_a_grader() and not verdict.passed) or (
-        verdict.outcome == NOT_YET and environment.under_nbval()
-    ):
+    wrong_for_nbval = verdict.outcome == NOT_YET and environment.under_nbval() and not record.rehearsing()
+    if wrong_for_nbval or (environment.under_a_grader() and not verdict.passed):
         raise NotPassed(_with_map(verdict))
     _show(verdict)
     return verdict

@@ -93,6 +93,11 @@ def rehearsal() -> Iterator[None]:
         _memory, _rehearsing = kept, before
 
 
+def rehearsing() -> bool:
+    """Whether a ``rehearsal`` is going on."""
+    return _rehearsing
+
+
 def recording() -> bool:
     """Whether this process writes the file."""
     somebody_else = any(name in os.environ for name in _SOMEBODY_ELSE)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 import course_lib
-from course_lib.grading import submission
+from course_lib.grading import lost_marks, submission
 from course_lib.grading.graft import CourseNotebook, course_notebook, graft
 from course_lib.grading.rows import PASSED, Row, clean, rows
 from course_lib.grading.run import Ran, run
@@ -85,7 +85,12 @@ def grade(
         return Grade(file=name, error=clean(str(error)))
     course = course_notebook(submitted)
     if course is None:
-        return Grade(file=name, error="it has no exercise of this course: no cell is marked as one.")
+        submitted = lost_marks.found(submitted)
+        course = course_notebook(submitted)
+    if course is None:
+        return Grade(
+            file=name, error="it has no exercise of this course: no cell is marked as one, and none checks one."
+        )
     if course.uses_keras and importlib.util.find_spec("keras") is None:  # else every exercise would fail, for our sake
         return Grade(file=name, error="its lesson uses Keras, which is not installed here. Try pip install keras.")
     graded = (rows_of or _graded)(course, submitted, cell_timeout)

@@ -6,11 +6,13 @@ import re
 from course_lib import judges
 from course_lib.checks.kinds import golf
 from course_lib.checks.result import EXERCISE, NOT_ATTEMPTED, NOT_YET, PASSED
+from course_lib.grading import lost_marks
 from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
 
 ERROR = "error"  # the check gave no outcome
 OUTCOMES = (PASSED, NOT_YET, NOT_ATTEMPTED, ERROR)
+_AS_HANDED_OUT = "the answer cell is as it was handed out."
 _LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict fills a screen at most
 
 
@@ -44,7 +46,7 @@ def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, erro
 def _row(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> Row:
     said = _said(task, course, submitted, ran, errors)
     scored = _scored(task, said, ran) if task.golf else {}
-    if name := _elsewhere(said["message"], course, submitted):
+    if name := _elsewhere(task, said["message"], course, submitted):
         said["next"] = f"move {name} into the answer cell."
     said = {key: clean(value, _LONGEST.get(key, 300)) for key, value in said.items()}
     points = task.points if said["outcome"] == PASSED else 0
@@ -145,26 +147,29 @@ def _failure(cell: dict) -> str:
     return text.strip().partition("\n")[0].rstrip(".:") + "."
 
 
-def _elsewhere(message: str, course: CourseNotebook, submitted: dict) -> str:
-    """Return the name that an answer lacks but an ungraded cell defines; "" if there is none."""
+def _elsewhere(task: Task, message: str, course: CourseNotebook, submitted: dict) -> str:
+    """Return the name that an answer lacks, or has left as it was, but an ungraded cell defines; "" without one."""
     missing = re.search(r"(?:NameError: name '|The name )(\w+)'? is not defined", message)
-    if missing is None:
-        return ""
-    answers = {task.answer for task in course.tasks}
-    others = "\n".join(t for name, texts in submitted.items() if name not in answers for t in texts)
-    defines = rf"\b(?:def|class|import|as) +{missing[1]}\b|^{missing[1]}\b.*="
-    return missing[1] if re.search(defines, others, re.M) else ""
+    wanted = (
+        [missing[1]] if missing else lost_marks.defined_in(course, task.answer) if message == _AS_HANDED_OUT else []
+    )
+    known = {*(task.answer for task in course.tasks), *course.code_cells}
+    others = "\n".join(t for name, texts in submitted.items() if name not in known for t in texts)
+    defines = r"\b(?:def|class|import|as) +{0}\b|^{0}\b.*="
+    return next((name for name in wanted if re.search(defines.format(name), others, re.M)), "")
 
 
 def _untouched(task: Task, course: CourseNotebook, submitted: dict) -> str:
     if "\n".join(submitted[task.answer]).strip() == course.source(task.answer).strip():
-        return "the answer cell is as it was handed out."
+        return _AS_HANDED_OUT
     return "the answer computes nothing yet; it may build on an exercise that has no answer."
 
 
 def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> str:
     notes = []
-    if name := _elsewhere(message, course, submitted):
+    if lost_marks.LOST in submitted and message != _AS_HANDED_OUT:
+        notes.append("its cells have lost their marks; the answer was found by its check")
+    if name := _elsewhere(task, message, course, submitted):
         notes.append(f"{name} is defined in another cell; only the answer cells are graded")
     if len(submitted.get(task.answer, ())) > 1:
         notes.append("its answer stands in several cells; they were joined")

@@ -133,14 +133,20 @@ def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
     return bool(here), any(use.whole and use.sure for use in here)
 
 
-def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return (start, end) of a block's first rows without a use of ``kinds``; None if there are none or unknown."""
+def rows_untouched(
+    call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...], steps: np.ndarray | None = None
+) -> tuple[int, int] | None:
+    """Return (start, end) of a block's first rows without a use of ``kinds``; None if there are none or unknown.
+
+    ``steps``: those that count, int64[n]; None for all.
+    """
     touches = [use for use in known_uses(call) or () if use.ref == operand.name and use.kind in kinds]
     if not touches or any(use.part is None for use in touches):
         return None
     seen = np.zeros(touches[0].length, bool)
     for use in touches:
-        for start, size in np.unique(use.part, axis=0).tolist():
+        here = use.part if steps is None else use.part[np.isin(use.steps, steps)]
+        for start, size in np.unique(here, axis=0).tolist():
             seen[max(0, start) : start + size] = True
     gaps = np.flatnonzero(~seen)
     if not len(gaps):

@@ -36,6 +36,8 @@ def unvisited(found: Finding) -> Complaint | None:
     if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
         return None
     call, output = found.laid_out_by
+    if output.aliases is not None and len(found.steps):  # the other blocks keep what the input's memory holds
+        return None
     visited = np.unique(output.indices, axis=0)
     if len(visited) == 1 and call.steps > 1:
         return Complaint(

@@ -241,7 +241,15 @@ def never_written(found: Finding) -> Complaint | None:
     if not found.unwritten[found.first]:
         return None
     what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
-    if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
+    if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"), found.steps)):
+        call, output = found.made_by
+        if output.aliases is not None and len(found.steps):
+            where = f"At step {call.step(int(found.steps[0]))}" if len(found.steps) == 1 else "At these steps"
+            return Complaint(
+                f"{where} {output.name}[{rows[0]}:{rows[1]}] is not written. An output block is not copied in, even "
+                f"though {output.name} shares its array's memory with {output.aliases}.",
+                f"fill the block first, {output.name}[...] = {output.aliases}[...], and then write what is new.",
+            )
         what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
         what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
     cure = "write every element of every output block; a condition around a write may never hold, a loop may end early."
