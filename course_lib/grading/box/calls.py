@@ -74,7 +74,7 @@ def answered(fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callab
     types = [leaves[n] for n in places]
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
         if any(isinstance(t, state.AbstractRef) for t in types):
-            jaxpr, result = _traced_with_refs(traced, types), None
+            jaxpr, result = _traced_with_refs(traced, types)
         else:
             jaxpr, result = grid.trace_with_result(traced, *types, chip=chip)
         return ["program", writing.program(jaxpr), writing.tree(jax.tree.structure(result))]
@@ -84,14 +84,14 @@ def _is_type(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct | state.AbstractRef)
 
 
-def _traced_with_refs(fn: Callable, types: list) -> core.Jaxpr:
-    """Trace a kernel, a function of refs that returns nothing, and return its jaxpr."""
-    info = api_util.debug_info("box", fn, tuple(types), {})
+def _traced_with_refs(fn: Callable, types: list) -> tuple[core.ClosedJaxpr, object]:
+    """Trace a kernel, which returns nothing, or an index map that reads refs; return its jaxpr and its result."""
+    info, results = api_util.debug_info("box", fn, tuple(types), {}), []
 
     def flat(*refs):
-        fn(*refs)
-        return []
+        results.append(fn(*refs))
+        return [jax.numpy.asarray(leaf) for leaf in jax.tree.leaves(results[-1])]
 
     avals = [t if isinstance(t, state.AbstractRef) else core.ShapedArray(t.shape, t.dtype) for t in types]
     jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(flat, debug_info=info), avals)
-    return core.ClosedJaxpr(jaxpr, consts)
+    return core.ClosedJaxpr(jaxpr, consts), results[-1]

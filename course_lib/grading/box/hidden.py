@@ -67,14 +67,22 @@ def _shuffled(cases: list[tuple], rng) -> list[tuple]:
 
 
 def _permuted(case: tuple, rng) -> tuple:
-    """Permute the elements of the arrays; leave plain shapes alone."""
+    """Permute the elements of the arrays; a sorted list of integers stays sorted. Leave plain shapes alone."""
 
     def other(leaf):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
+        if leaf.ndim == 1 and jnp.issubdtype(leaf.dtype, jnp.integer) and (np.diff(leaf) >= 0).all():
+            return jnp.asarray(_sorted_otherwise(np.asarray(leaf), rng))
         return jnp.asarray(rng.permutation(np.ravel(leaf)).reshape(leaf.shape))
 
     return jax.tree.map(other, case)
+
+
+def _sorted_otherwise(numbers: np.ndarray, rng) -> np.ndarray:
+    """Return a sorted list of the same numbers, each of which occurs at least once, and mostly otherwise often."""
+    each = np.unique(numbers)
+    return np.sort(np.concatenate([each, rng.choice(each, len(numbers) - len(each))]))
 
 
 def _numbers(asked: Compute, rng) -> Compute:

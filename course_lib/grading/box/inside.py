@@ -26,6 +26,7 @@ import types
 
 import jax
 import numpy as np
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat
@@ -33,6 +34,7 @@ from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
 from course_lib.errors import raw, table
 from course_lib.grading.box import calls, layers_inside, pipes, reading, values
+from course_lib.grading.box.standin import MEMORY
 
 _LONGEST = 4000  # characters of an exception's text
 
@@ -136,6 +138,8 @@ class Box:
                 return values.array(np.asarray(value))
             if isinstance(value, bool | int | float | str):  # a subclass defined by the student
                 return values.written({bool: bool, int: int}.get(type(value), type(value).__mro__[1])(value))
+            if type(value) is pl.BlockSpec:
+                return spec(value, depth)
             self.held.append(value)
             ref, name = len(self.held) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]
             if isinstance(value, type):
@@ -143,6 +147,20 @@ class Box:
             if callable(value):
                 return ["function", ref, name, _parameters(value), _nothing(value, defines), _empty(value)]
             return ["thing", ref, _description(value)]
+
+        def spec(value: pl.BlockSpec, depth: int) -> object:
+            """Return the sizes of a block, its index map and its memory: what a judge builds the same spec from."""
+            sizes = value.block_shape
+            plain = sizes is None or all(size is None or type(size) is int for size in sizes)
+            space = value.memory_space
+            if not plain or value.pipeline_mode is not None or not (space is None or space in MEMORY.values()):
+                raise values.Unportable("it has a BlockSpec with more than sizes, an index map and a memory space.")
+            parts = (
+                sizes and tuple(sizes),
+                value.index_map,
+                space and next(n for n, s in MEMORY.items() if s is space),
+            )
+            return ["spec", *(values.written(part, other, depth + 1) for part in parts)]
 
         return values.written(value, other)
 
