@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from unittest import mock
 
 import jax
+from jax._src import pjit as _pjit
 from jax._src import tpu_info as _tpu_info
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.pallas import pallas_call as _pallas_call
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
@@ -76,4 +78,17 @@ def attached(device: jax.sharding.AbstractDevice) -> Iterator[None]:
     """Make Pallas take ``device`` for the attached TPU, even in a ``shard_map``, whose mesh hides abstract devices."""
     answers = {"get_device_kind": lambda: device.device_kind, "get_num_device_cores": lambda: device.num_cores}
     with mock.patch.multiple(_tpu_info, **answers):
+        yield
+
+
+@contextlib.contextmanager
+def compiler_options_ignored() -> Iterator[None]:
+    """Trace a ``jax.jit`` with ``compiler_options`` as one without, which JAX allows only outside of any trace."""
+    rules = _partial_eval.custom_staging_rules
+    rule = rules[_pjit.jit_p]
+
+    def staged(trace, source_info, *args, **params):
+        return rule(trace, source_info, *args, **params | {"compiler_options_kvs": ()})
+
+    with mock.patch.dict(rules, {_pjit.jit_p: staged}):
         yield

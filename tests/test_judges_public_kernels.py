@@ -166,6 +166,14 @@ RIGHT = {
     ),
     "random bits": (drawn_bits, lambda seed, x: x, jnp.array([7], jnp.int32), ROWS_OF_32),
     "in shard_map over one device": (on_devices(doubled_in_a_pipeline, 1), lambda x: x * 2, jnp.ones((16, 128))),
+    "compiler options on a jit": (
+        jax.jit(
+            lambda x: in_kernel(lambda x: 2 * x, (8, 128))(x),
+            compiler_options={"xla_tpu_use_enhanced_launch_barrier": True},
+        ),
+        lambda x: 2 * x,
+        ONES,
+    ),
     "refs in place of arrays": (over_refs, lambda x: x + 1, ONES),
 }
 

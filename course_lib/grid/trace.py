@@ -29,7 +29,7 @@ def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr
 def trace_with_result(fn: Callable, *args, chip: str = "v5e") -> tuple[jax.extend.core.ClosedJaxpr, object]:
     """Return the jaxpr, and the shapes and dtypes of the function's result in its lists and tuples."""
     # A fresh function object, so that JAX does not reuse a trace made for a simulator.
-    with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
+    with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False), compat.compiler_options_ignored():
         jaxpr, result = jax.make_jaxpr(lambda *a: fn(*a), return_shape=True)(*args)
         if any(eqn.primitive.name in _CHOICES for eqn in equations(jaxpr)):
             jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps only the TPU's branches
