@@ -4,9 +4,6 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
-
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import copies, index_maps, memory, order
@@ -54,10 +51,8 @@ def simulate_and_compare(judge: str, trial: Trial, filling: garbage.Filling | No
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
-    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, then to their maximum."""
-    floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
-        filling = garbage.Filling(float(least_or_largest(floats[0])))
+    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, to their maximum, and to 0."""
+    for filling in garbage.likely(trial.args):
         yield trial.traced.run(compat.interpret_params(random_seed=0), trial.args, filling)
 
 
