@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, grid
-from course_lib.judges.running import garbage
+from course_lib.judges.running import garbage, semaphores
 from course_lib.judges.running.watchdog import watched
 
 # Without the first, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
@@ -29,11 +29,13 @@ _CPU_OPTIONS = {
 class Traced:
     """A function traced for arguments of certain shapes and dtypes; ``result``: the shapes and dtypes that it returns.
 
-    Each interpret mode is compiled on its first run, and once more for garbage that is not NaN.
+    Each interpret mode is compiled on its first run, and once more for garbage that is not NaN. ``ledger``: what the
+    last run in the simulator did to semaphores.
     """
 
     jaxpr: jax.extend.core.ClosedJaxpr
     result: object
+    ledger: semaphores.Ledger = dataclasses.field(default_factory=semaphores.Ledger)
     _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
 
     def run(self, interpret, args: tuple, filling: garbage.Filling | None = None) -> list[np.ndarray]:
@@ -45,7 +47,13 @@ class Traced:
         if mode not in self._modes:
             self._modes[mode] = jax.jit(lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
         racing = interpret is not True and interpret.detect_races
-        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched(), garbage.that_is(filling):
+        with (
+            jax.default_device(jax.devices("cpu")[0]),
+            quiet(),
+            watched(),
+            garbage.that_is(filling),
+            semaphores.counted(self.ledger),
+        ):
             try:
                 outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[mode](*args))]
                 if racing and compat.races_found():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import copies, index_maps, memory, order
-from course_lib.judges.running import garbage
+from course_lib.judges.running import garbage, semaphores
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
@@ -19,7 +19,8 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Fillin
         got = trial.traced.run(interpret, trial.args, filling)
     except Exception as error:
         explanation = errors.explain(error)
-        if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
+        better = _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk)
+        if better := semaphores.endless(walk, trial.traced.ledger) or better:
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
     complaint = other_structure(walk, trial.returned) or difference(
