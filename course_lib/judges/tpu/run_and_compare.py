@@ -16,7 +16,7 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Fillin
     """Run the function in one interpret mode on the CPU, and compare with the reference. ``filling``: see Traced."""
     walk = trial.walk
     try:
-        got = trial.traced.run(interpret, trial.args, filling)
+        got = trial.traced.run(interpret, trial.args, filling, unread=bool(order.shared_and_unread(walk)))
     except Exception as error:
         explanation = errors.explain(error)
         better = _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk)
