@@ -137,8 +137,8 @@ def carried_on(walk: grid.Walk) -> Complaint | None:
         if kept := _kept(call, axis):
             return Complaint(
                 f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
-                "something from one step to the next, and each core has its own. A v4 or v5p has two cores. On a chip with "
-                "one, such as the v5e, the steps run in order and nothing shows, but the mark is not true.",
+                "something from one step to the next, and each core has its own. A v4 or v5p has two cores. On a chip "
+                "with one, such as the v5e, the steps run in order and nothing shows, but the mark is not true.",
                 f'mark axis {axis} "arbitrary", if its steps must follow each other.',
             )
     return None
