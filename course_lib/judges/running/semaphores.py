@@ -41,13 +41,13 @@ class Ledger:
 def counted(ledger: Ledger) -> Iterator[None]:
     """Let the simulator enter in ``ledger`` what it does to semaphores, and raise Stuck for a wait without an end."""
     ledger.__init__()
-    memories, signalled, waited = [], {}, {}
+    memories, places, signalled, waited = [], {}, {}, {}  # places: of a memory in ``memories``, by id
     signal, wait = simulator.Semaphore.signal, simulator.Semaphore.wait
     allocate = simulator.SharedMemory.allocate_semaphores
 
     def count(semaphore) -> Count:
         return Count(
-            memories.index(semaphore.shared_memory),
+            places[id(semaphore.shared_memory)],
             semaphore.id,
             signalled.get(semaphore, 0),
             waited.get(semaphore, 0),
@@ -63,18 +63,19 @@ def counted(ledger: Ledger) -> Iterator[None]:
         if self.shared_memory.num_cores == 1:  # there is nobody else who could signal
             while self.count_by_core[core] < value and self.tasks[core]:
                 self.tasks[core].pop()()
-            if self.count_by_core[core] < value and self.shared_memory in memories:
+            if self.count_by_core[core] < value and id(self.shared_memory) in places:
                 ledger.endless = count(self), int(value)
                 raise Stuck
         wait(self, value, core, **kwargs)
         waited[self] = waited.get(self, 0) + int(value)
 
     def allocate_counted(self, key, number):
-        if self not in memories:
+        if id(self) not in places:
+            places[id(self)] = len(memories)
             memories.append(self)
             ledger.allocated.append({})
         first = allocate(self, key, number)
-        ledger.allocated[memories.index(self)][first] = number
+        ledger.allocated[places[id(self)]][first] = number
         return first
 
     with (
