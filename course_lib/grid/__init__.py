@@ -23,7 +23,7 @@ from course_lib.grid.following.follow import (
 )
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
-from course_lib.grid.origin import made_by
+from course_lib.grid.origin import made_by, unread
 from course_lib.grid.pipelines import inner_pipelines
 from course_lib.grid.tiles import moved_bytes, registers, rows_in_a_word, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
@@ -67,6 +67,7 @@ __all__ = [
     "tile",
     "trace",
     "trace_with_result",
+    "unread",
     "walk",
     "walk_traced",
 ]

@@ -68,6 +68,7 @@ class Use:
     length: int = 1  # of the ref's first axis
     inner: np.ndarray | None = None  # int64[n, axes, 2]: as ``part``, for the other axes; (0, -length) if not known
     whole: bool = False  # whether it covers all of the ref
+    wide: bool = False  # whether it covers all axes after the first
     sure: bool = True  # False: under a condition that depends on an array's values
     source: str = ""  # of a copy
     source_number: int = -1

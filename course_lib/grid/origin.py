@@ -1,7 +1,7 @@
-"""The origin of a function's output: which kernel makes it, if only shapes and dtypes change afterwards."""
+"""Where kernels' outputs go: which kernel makes an output of a function, and which outputs of kernels nobody reads."""
 
 from course_lib.grid.call import Call, Operand, Walk
-from course_lib.grid.jaxprs import KERNELS, called, is_variable, pallas_calls
+from course_lib.grid.jaxprs import KERNELS, called, equations, inside, is_variable, pallas_calls
 
 _KEEPS = {"reshape", "squeeze", "expand_dims", "convert_element_type", "slice", "copy"}
 
@@ -17,6 +17,25 @@ def made_by(walk: Walk, number: int) -> tuple[Call, Operand] | None:
         return None
     call = walk.calls[places[0]]
     return (call, call.outputs[origin[1]]) if origin[1] < len(call.outputs) else None
+
+
+def unread(walk: Walk) -> list[Operand]:
+    """Return the outputs of kernels that no operation uses and the function does not return; [] if that is uncertain.
+
+    Some kernels keep in such an output what others keep in scratch.
+    """
+    kernels, whole = list(pallas_calls(walk.jaxpr.jaxpr)), walk.jaxpr.jaxpr
+    if len(kernels) != len(walk.calls):
+        return []
+    inner = [j for eqn in equations(whole) if eqn.primitive.name not in KERNELS for j in inside(eqn)]
+    jaxprs = [getattr(jaxpr, "jaxpr", jaxpr) for jaxpr in (whole, *inner)]
+    used = {v for j in jaxprs for vs in (j.outvars, *(eqn.invars for eqn in j.eqns)) for v in vs if is_variable(v)}
+    return [
+        output
+        for call, eqn in zip(walk.calls, kernels, strict=True)
+        for output, variable in zip(call.outputs, eqn.outvars, strict=False)
+        if variable not in used
+    ]
 
 
 def _origin(jaxpr, variable):

@@ -10,6 +10,7 @@ from jax.interpreters import partial_eval
 
 from course_lib import chips, compat
 from course_lib.grid.jaxprs import KERNELS, called, equations, holds_a_kernel, is_variable, run_anew
+from course_lib.grid.parallel import parallel_first
 from course_lib.grid.unreadable import UnreadableCall
 
 compat.trace_kernels_anew()
@@ -75,11 +76,16 @@ def _run(jaxpr, interpret, *args) -> list:
 def _in_mode(params: dict, interpret) -> dict:
     """Return the parameters of a kernel call for an interpret mode.
 
-    The chip accepts "parallel" axes anywhere in the grid, but the TPU simulator only in front. Later ones are therefore
-    simulated in order, one step after another.
+    The chip accepts "parallel" axes anywhere in the grid, but the TPU simulator only in front. Where it looks for races
+    later ones are therefore moved there, and elsewhere simulated in order, one step after another.
     """
     compiler_params, semantics = params.get("compiler_params"), meanings_of_axes(params)
     if isinstance(interpret, pltpu.InterpretParams) and semantics:
+        if interpret.detect_races and "grid_mapping" in params and len(semantics) == len(params["grid_mapping"].grid):
+            marks = [_parallel(meaning) for meaning in semantics]
+            moved = parallel_first(params, marks)
+            if moved is not params:
+                params, semantics = moved, sorted(semantics, key=lambda meaning: not _parallel(meaning))
         first = next((n for n, meaning in enumerate(semantics) if not _parallel(meaning)), len(semantics))
         in_order = tuple(pltpu.ARBITRARY if n > first else meaning for n, meaning in enumerate(semantics))
         params = params | {"compiler_params": dataclasses.replace(compiler_params, dimension_semantics=in_order)}

@@ -305,6 +305,7 @@ class Follower:
             length=(*ref.aval.shape, 1)[0],
             inner=other_axes(part, np.shape(active), entries),
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
+            wide=part is not None and part.sizes[1:] == tuple(ref.aval.shape[1:]),
             sure=not self.unsure,
             eqn=eqn,
         )
@@ -326,6 +327,7 @@ class Follower:
             length=(*target.ref.aval.shape, 1)[0] if target else 1,
             inner=other_axes(target, shape, entries),
             whole=target is not None and target.sizes == tuple(target.ref.aval.shape),
+            wide=target is not None and target.sizes[1:] == tuple(target.ref.aval.shape[1:]),
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
             source_part=first_axis(source, shape, entries),

@@ -26,6 +26,8 @@ class _Use(NamedTuple):
     rows: tuple[int, int] | None
     length: int
     whole: bool
+    columns: bytes | None = b""  # which part of the axes after the first; b"": all of it; None: unknown
+    sure: bool = True  # False: under a condition that depends on an array's values
 
 
 def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
@@ -36,27 +38,35 @@ def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
         return None
 
 
-def unwritten_reads(call: grid.Call) -> Iterator[Read]:
+def unwritten_reads(call: grid.Call, doubtful: bool = False) -> Iterator[Read]:
     """Yield the first read of unwritten memory of each output and scratch ref, if there is one.
 
-    An output block is new memory whenever its block index changes.
+    An output block is new memory whenever its block index changes. ``doubtful``: yield reads, too, of memory that may
+    have been written: under a condition on an array's values, at an unknown place, or in other columns.
     """
     for number, (name, fresh) in _own_memory(call).items():
         uses = _in_order(call, number)
         firsts = {use.step: use.kind for use in reversed(uses)}  # of each step
         first_write = next((step for step in sorted(firsts) if firsts[step] == "write"), None)
-        written, before = np.zeros(max((use.length for use in uses), default=1), bool), -1
+        length, before = max((use.length for use in uses), default=1), -1
+        of_columns: dict[bytes | None, np.ndarray] = {}  # which rows have been written
         for use in uses:
             if fresh[before + 1 : use.step + 1].any():
-                written[:] = False
+                of_columns = {}
             before = use.step
-            start, end = use.rows or (0, len(written))
+            start, end = use.rows or (0, length)
+            columns = use.columns if doubtful else b""
+            written = of_columns.get(b"", np.zeros(length, bool))
             if use.kind == "write":
-                written[max(0, start) : end] = True
-            elif not written.any():
+                if not doubtful or (use.sure and use.rows and columns is not None):
+                    of_columns.setdefault(columns, np.zeros(length, bool))[max(0, start) : end] = True
+                continue
+            if columns:
+                written = written | of_columns.get(columns, False)
+            if not written.any():
                 yield Read(name, use.step, written_at=first_write)
                 break
-            elif use.rows and not written[max(0, start) : end].all():
+            if (use.rows or doubtful) and not written[max(0, start) : end].all():
                 gaps = np.flatnonzero(~written[:end])
                 yield Read(name, use.step, rows=(int(gaps[0]), int(gaps[-1]) + 1), written_at=first_write)
                 break
@@ -171,13 +181,14 @@ def outside(
 
 def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
     """Return {number: (name, bool[S]: whether it is new memory at this step)} of the refs a kernel must write first."""
-    operands, found = {operand.name: operand for operand in call.operands}, {}
+    operands, kept = {operand.name: operand for operand in call.operands}, {ref.name for ref in call.scratch}
+    begins, found = np.arange(call.steps) == 0, {}
     for use in known_uses(call) or ():
         operand = operands.get(use.ref)
-        if operand is None:
-            found[use.number] = use.ref, np.arange(call.steps) == 0
-        elif operand.role == "output" and operand.pipelined:
-            found[use.number] = use.ref, operand.changes
+        if operand is None:  # pl.run_scoped allocates anew at each step
+            found[use.number] = use.ref, begins if use.ref in kept else np.ones(call.steps, bool)
+        elif operand.role == "output" and (operand.pipelined or not operand.aliases):
+            found[use.number] = use.ref, operand.changes if operand.pipelined else begins
     return found
 
 
@@ -186,14 +197,20 @@ def _in_order(call: grid.Call, number: int) -> list[_Use]:
     found = []
     for place, use in enumerate(known_uses(call) or ()):
         if use.number == number and use.kind in ("read", "write", "start"):
-            kind, part = "read" if use.kind == "read" else "write", use.part
+            kind, part, length = "read" if use.kind == "read" else "write", use.part, use.length
+            inner = None if use.wide else use.inner
         elif use.source_number == number and use.kind == "start":
-            kind, part = "read", use.source_part
+            kind, part, length, inner = "read", use.source_part, use.source_length, use.source_inner
         else:
             continue
         rows = [None] * len(use.steps) if part is None else [(start, start + size) for start, size in part.tolist()]
         found += [
-            (step, place, _Use(step, kind, r, use.length, use.whole))
-            for step, r in zip(use.steps.tolist(), rows, strict=True)
+            (step, place, _Use(step, kind, r, length, use.whole, columns, use.sure))
+            for step, r, columns in zip(use.steps.tolist(), rows, _columns(inner, len(rows)), strict=True)
         ]
     return [use for _, _, use in sorted(found, key=lambda f: f[:2])]
+
+
+def _columns(inner: np.ndarray | None, entries: int) -> list[bytes | None]:
+    """Return which part of the axes after the first each entry of a use touches; see ``_Use.columns``."""
+    return [b""] * entries if inner is None else [None if (p[:, 1] < 0).any() else p.tobytes() for p in inner]

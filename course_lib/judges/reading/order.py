@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -98,18 +99,36 @@ def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Re
 
 
 def shared_block(walk: grid.Walk) -> Complaint | None:
-    """Report two steps that write one output block and that two cores may run at once; None if there are none."""
+    """Report two steps that write one output block and that two cores may run at once; None if there are none.
+
+    An output that nobody reads is left out: there it does not matter which core is last.
+    """
+    return next((_shared(*found) for found in _shared_blocks(walk) if found[2] not in grid.unread(walk)), None)
+
+
+def shared_and_unread(walk: grid.Walk) -> str:
+    """Return a remark on the first output block that two cores write and nobody reads; "" if there is none."""
+    found = next((found for found in _shared_blocks(walk) if found[2] in grid.unread(walk)), None)
+    return (
+        f"{_shared(*found).what} Nobody reads {found[2].name} after the kernel, so this is no fault." if found else ""
+    )
+
+
+def _shared_blocks(walk: grid.Walk) -> Iterator[tuple[grid.Call, int, grid.Operand, tuple[int, int]]]:
+    """Yield (kernel, parallel axis, output, two steps along that axis that write one block of the output)."""
     for call, axis in _parallel_axes(walk):
         for output in call.outputs:
             if output.pipelined and (pair := _same_block(call, output, axis)):
-                return Complaint(
-                    f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps '
-                    f"{call.step(pair[0])} and {call.step(pair[1])} both write block "
-                    f"{tuple(output.indices[pair[0]].tolist())} of {output.name}.",
-                    f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
-                    'own may be "parallel".',
-                )
-    return None
+                yield call, axis, output, pair
+
+
+def _shared(call: grid.Call, axis: int, output: grid.Operand, pair: tuple[int, int]) -> Complaint:
+    return Complaint(
+        f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps {call.step(pair[0])} and '
+        f"{call.step(pair[1])} both write block {tuple(output.indices[pair[0]].tolist())} of {output.name}.",
+        f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its own may be '
+        '"parallel".',
+    )
 
 
 def carried_on(walk: grid.Walk) -> Complaint | None:
@@ -118,7 +137,8 @@ def carried_on(walk: grid.Walk) -> Complaint | None:
         if kept := _kept(call, axis):
             return Complaint(
                 f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
-                "something from one step to the next, and each core has its own.",
+                "something from one step to the next, and each core has its own. A v4 or v5p has two cores. On a chip "
+                "with one, such as the v5e, the steps run in order and nothing shows, but the mark is not true.",
                 f'mark axis {axis} "arbitrary", if its steps must follow each other.',
             )
     return None
@@ -157,16 +177,14 @@ def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:
 
 
 def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, int] | None:
-    """Return two steps that differ along one axis only and share a block of ``output``; None if there are none."""
-    table = output.indices.reshape(*call.grid, -1)
+    """Return two steps at different places along an axis that share a block of ``output``; None if there are none."""
     if call.grid[axis] < 2:
         return None
-    same = np.argwhere((np.diff(table, axis=axis) == 0).all(axis=-1))
-    if not len(same):
-        return None
-    first, second = same[0].copy(), same[0].copy()
-    second[axis] += 1
-    return int(np.ravel_multi_index(first, call.grid)), int(np.ravel_multi_index(second, call.grid))
+    place = np.arange(call.steps) // math.prod(call.grid[axis + 1 :]) % call.grid[axis]
+    _, first, block = np.unique(output.indices, axis=0, return_index=True, return_inverse=True)
+    first = first[block.reshape(-1)]  # the first step that has this step's block
+    other = np.flatnonzero(place != place[first])
+    return (int(first[other[0]]), int(other[0])) if len(other) else None
 
 
 def _kept(call: grid.Call, axis: int) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
@@ -126,6 +127,30 @@ def past_the_edge(found: Finding) -> Complaint | None:
     return None
 
 
+def counted_past_the_edge(found: Finding) -> Complaint | None:
+    """Report a result that looks like any other number, and changes with what lies past the end of an array."""
+    if found.made_by is None or found.tame is None or found.made_by[0] not in found.walk.calls:
+        return None
+    call = found.made_by[0]
+    hanging = [(o, axes) for o in call.inputs if o.pipelined and (axes := _hanging_axes(o, found.steps))]
+    if not hanging or not _depends_on_garbage(found):
+        return None
+    operand, axes = hanging[0]
+    said = _hangs_over(call, operand, axes[0])
+    return said._replace(what=f"{said.what} With other values there the result is another.")
+
+
+def _depends_on_garbage(found: Finding) -> bool:
+    """Whether a wrong element changes with the values in memory that nobody has written."""
+    try:
+        values = [outputs[found.number][found.wrong] for outputs in found.tame()]
+    except Exception:  # the simulator refuses the kernel, so this is unknown
+        return False
+    if found.got.dtype.kind in "iub":  # another interpreter rounds floats differently
+        values.append(found.got[found.wrong])
+    return any((value != values[0]).any() for value in values)
+
+
 def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
     """Return the axes along which blocks extend past the end, those that do at these steps, and vary, first.
 
@@ -146,7 +171,8 @@ def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
     step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
     return (
         f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
-        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here."
+        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are "
+        f"{'garbage, NaN here' if jnp.issubdtype(operand.dtype, jnp.floating) else 'garbage'}."
     )
 
 

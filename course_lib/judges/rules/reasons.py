@@ -54,6 +54,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     dependence.nan_let_in,
     memory_rules.computed,
     memory_rules.never_written,
+    block_rules.counted_past_the_edge,
     block_rules.rows_left_out,
     lookup_slips.slip,
     softmax_slips.slip,

@@ -1,5 +1,6 @@
 """The race judge: parallel axes that share an output block, and two simulated cores with a race detector."""
 
+import dataclasses
 from collections.abc import Callable
 
 from course_lib import errors
@@ -12,7 +13,8 @@ from course_lib.judges.verdict import Verdict, complained, refused
 def races_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
     """Refuse a kernel in which two cores, or a core and a copy, touch the same memory without an order.
 
-    The grid shows which cores share an output block; simulating two cores finds the rest.
+    The grid shows which cores share an output block; simulating two cores finds the rest. They share every parallel
+    axis, wherever it stands in the grid. An output block that two cores write and nobody reads is only remarked upon.
     """
     return ask(Trial(fn, reference, args, chip))
 
@@ -26,5 +28,5 @@ def ask(trial: Trial) -> Verdict:
         return refused("races", errors.explain(error), ran=False)
     said = simulate_and_compare("races", trial, random_seed=1, num_cores_or_threads=2, detect_races=True)
     if said.reason == "cpu-lacks-it":  # a bfloat16 matmul, which two simulated cores would need
-        return simulate_and_compare("races", trial, random_seed=1, detect_races=True)
-    return said
+        said = simulate_and_compare("races", trial, random_seed=1, detect_races=True)
+    return dataclasses.replace(said, message=order.shared_and_unread(trial.walk)) if said.passed else said

@@ -4,13 +4,10 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-import jax
-import jax.numpy as jnp
-
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import copies, index_maps, memory, order, sparse_core
-from course_lib.judges.running import garbage
+from course_lib.judges.running import garbage, semaphores
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused, skipped
 
@@ -19,9 +16,9 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Fillin
     """Run the function in one interpret mode on the CPU, and compare with the reference. ``filling``: see Traced."""
     walk = trial.walk
     try:
-        got = trial.traced.run(interpret, trial.args, filling)
+        got = trial.traced.run(interpret, trial.args, filling, unread=bool(order.shared_and_unread(walk)))
     except Exception as error:
-        return _raised(judge, error, walk, "JAX's plain interpreter" if interpret is True else "JAX's TPU simulator")
+        return _raised(judge, error, trial, "JAX's plain interpreter" if interpret is True else "JAX's TPU simulator")
     complaint = other_structure(walk, trial.returned) or difference(
         got,
         trial.wanted,
@@ -52,10 +49,11 @@ def simulate_and_compare(judge: str, trial: Trial, filling: garbage.Filling | No
     return run_and_compare(judge, trial, compat.interpret_params(**params), filling)
 
 
-def _raised(judge: str, error: Exception, walk: grid.Walk, interpreter: str) -> Verdict:
+def _raised(judge: str, error: Exception, trial: Trial, interpreter: str) -> Verdict:
     """Return a refusal if the error is known to be the kernel's; otherwise the interpreter lacks something."""
-    explanation = errors.explain(error)
-    if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
+    explanation, walk = errors.explain(error), trial.walk
+    better = _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk)
+    if better := semaphores.endless(walk, trial.traced.ledger) or better:
         return dataclasses.replace(complained(judge, better), raised=True)
     if isinstance(error, grid.UnreadableCall):
         said = skipped(judge, str(error))
@@ -67,10 +65,8 @@ def _raised(judge: str, error: Exception, walk: grid.Walk, interpreter: str) -> 
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
-    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, then to their maximum."""
-    floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
-        filling = garbage.Filling(float(least_or_largest(floats[0])))
+    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, to their maximum, and to 0."""
+    for filling in garbage.likely(trial.args):
         yield trial.traced.run(compat.interpret_params(random_seed=0), trial.args, filling)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from course_lib.judges.reading import prefetched, promises
-from course_lib.judges.running import garbage
+from course_lib.judges.running import garbage, semaphores
 from course_lib.judges.tpu.run_and_compare import simulate_and_compare
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, complained
@@ -12,7 +12,8 @@ from course_lib.judges.verdict import Verdict, complained
 def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
     """Refuse what the TPU simulator refuses, copies without a wait, and values that are wrong in poisoned memory.
 
-    Also refuse a false ``pl.multiple_of``, and a prefetched array read below index 0, if the values are known.
+    Also refuse semaphores that are left above zero, a false ``pl.multiple_of``, and a prefetched array read below
+    index 0, if the values are known.
     """
     return ask(Trial(fn, reference, args, chip))
 
@@ -20,6 +21,8 @@ def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e")
 def ask(trial: Trial) -> Verdict:
     """Return the simulator judge's verdict."""
     said = simulate_and_compare("simulator", trial, random_seed=0)
+    if said.passed and (complaint := semaphores.left_over(trial.walk, trial.traced.ledger)):
+        return complained("simulator", complaint)
     if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
         return complained("simulator", complaint)
     if said.passed and (complaint := prefetched.complaint(trial.walk)):
