@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 
 from course_lib import judges
 from course_lib.judges.running import garbage
@@ -328,7 +329,15 @@ def said(fn, reference, x):
     return verdict if verdict.passed is False else judges.simulator_judge(fn, reference, x)
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+# Every day one case of each kind of memory and of each kind of comparison; the others repeat them.
+SCRATCH = ("minimum in an output", "maximum in scratch", "maximum by fmax", "maximum in SMEM", "maximum in HBM")
+PARTLY = ("some lanes set", "set where data say so", "compared as bits", "maximum in memory of the body")
+OVER_THE_EDGE = ("<= 0", "in a narrow band", "integers in a band", "any")
+NEAR = ("maximum begun in scratch", "maximum begun in HBM", "both halves set", "bits begun", "all so far, begun")
+MASKED = ("in a narrow band, masked", "argmax, masked", "sum of integers, masked")
+
+
+@pytest.mark.parametrize("name", daily(*SCRATCH, *PARTLY, *OVER_THE_EDGE, of=CHOSEN))
 def test_garbage_that_nan_does_not_show(name):
     fn, reference, x, words = CHOSEN[name]
     verdict = said(fn, reference, x)
@@ -336,7 +345,9 @@ def test_garbage_that_nan_does_not_show(name):
     assert all(word in verdict.message for word in words), verdict.message
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize(
+    "name", daily("!= 0", "argmax", "sum of integers", "minimum of integers", "all so far", of=COUNTED)
+)
 def test_garbage_that_looks_like_any_number_is_traced_to_its_memory(name):
     fn, reference, x, words = COUNTED[name]
     verdict = said(fn, reference, x)
@@ -344,7 +355,7 @@ def test_garbage_that_looks_like_any_number_is_traced_to_its_memory(name):
     assert all(word in verdict.message for word in words), verdict.message
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", daily(*NEAR, *MASKED, of=RIGHT))
 def test_a_right_kernel_close_by_is_accepted(name):
     verdict = said(*RIGHT[name])
     assert verdict.passed, verdict

@@ -190,6 +190,16 @@ def test_of_two_kernels_the_one_that_leaves_something_is_named():
     assert "own is signalled 2 times and waited for 1 time, so own is left at 1 when tock ends" in verdict.message
 
 
+def test_the_barrier_semaphore():
+    def kernel(x_ref, o_ref):
+        two_and_one(pltpu.get_barrier_semaphore())
+        o_ref[...] = 2 * x_ref[...]
+
+    fn = pl.pallas_call(kernel, out_shape=X, compiler_params=pltpu.CompilerParams(collective_id=0))
+    said = judges.simulator_judge(fn, doubled, X)
+    assert "the barrier semaphore is signalled 2 times and waited for 1 time" in said.message
+
+
 def test_what_one_run_leaves_does_not_stand_in_the_next_ones_ledger():
     trial = judges.Trial(by_steps(two_and_one), doubled, (X,))
     for _ in range(2):

@@ -44,6 +44,7 @@ def counted(ledger: Ledger) -> Iterator[None]:
     memories, places, signalled, waited = [], {}, {}, {}  # places: of a memory in ``memories``, by id
     signal, wait = simulator.Semaphore.signal, simulator.Semaphore.wait
     allocate = simulator.SharedMemory.allocate_semaphores
+    guarantee = simulator.SharedMemory.guarantee_semaphore_with_fixed_id
 
     def count(semaphore) -> Count:
         return Count(
@@ -69,22 +70,30 @@ def counted(ledger: Ledger) -> Iterator[None]:
         wait(self, value, core, **kwargs)
         waited[self] = waited.get(self, 0) + int(value)
 
-    def allocate_counted(self, key, number):
-        if id(self) not in places:
-            places[id(self)] = len(memories)
-            memories.append(self)
+    def entered(memory) -> dict[int, int]:
+        if id(memory) not in places:
+            places[id(memory)] = len(memories)
+            memories.append(memory)
             ledger.allocated.append({})
+        return ledger.allocated[places[id(memory)]]
+
+    def allocate_counted(self, key, number):
         first = allocate(self, key, number)
-        ledger.allocated[places[id(self)]][first] = number
+        entered(self)[first] = number
         return first
+
+    def guarantee_counted(self, number):
+        entered(self)
+        guarantee(self, number)
 
     with (
         mock.patch.object(simulator.Semaphore, "signal", signal_counted),
         mock.patch.object(simulator.Semaphore, "wait", wait_counted),
         mock.patch.object(simulator.SharedMemory, "allocate_semaphores", allocate_counted),
+        mock.patch.object(simulator.SharedMemory, "guarantee_semaphore_with_fixed_id", guarantee_counted),
     ):
         yield
-    counts = [count(semaphore) for memory in memories for semaphore in memory.sem.values()]
+    counts = [count(one) for m in memories for one in (*m.sem.values(), *m.fixed_id_sem.values())]
     ledger.left += [one for one in counts if one.held or one.pending]
 
 
@@ -147,6 +156,8 @@ def _named(walk: grid.Walk, ledger: Ledger, count: Count) -> tuple[grid.Call | N
     The simulator numbers semaphores in the order in which it allocates them: a kernel's own first, then those of
     ``pl.run_scoped``, at every step anew.
     """
+    if not any(first <= count.number for first in ledger.allocated[count.kernel]):
+        return None, "the barrier semaphore", False
     calls, unknown = [call for call in walk.calls if any(_semaphores(call))], "a semaphore"
     one_by_one = len(calls) == len(ledger.allocated) and all(call.times == 1 for call in calls)
     if not calls or (len(calls) > 1 and not one_by_one):
