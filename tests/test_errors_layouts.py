@@ -14,6 +14,7 @@ HALF_ROWS, MANY = Shape((16, 128), F32), Shape((48, 128), F32)
 
 def of(fn, *args):
     """What the compiler says to a kernel that writes fn(its whole inputs)."""
+
     def kernel(*refs):
         refs[-1][...] = fn(*(ref[...] for ref in refs[:-1]))
 

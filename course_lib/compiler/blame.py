@@ -3,6 +3,7 @@
 JAX forgets the caller's line inside jnp functions, such as jnp.sort; the kernel's trace still has it.
 """
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -18,13 +19,13 @@ _NAMED = re.compile(r'Unimplemented primitive in Pallas TPU lowering for \w+: ([
 def explained(error: Exception | str, jaxpr) -> errors.Explanation:
     """Explain what was refused, or how the compiler's child ended. ``jaxpr``: the program; None if it has no trace."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    find = lambda eqn: False
+    find = None
     if isinstance(error, service.WorkerDied):
         find = _moves_booleans
         error = service.WorkerDied(f"{error}; its last words: {error.last_words}") if error.last_words else error
     elif named := _NAMED.search(text):
-        find = lambda eqn: eqn.primitive.name == (named[1] or named[2])
-    return errors.explain(error, "" if jaxpr is None else _line(jaxpr, find))
+        find = functools.partial(_is, named[1] or named[2])
+    return errors.explain(error, _line(jaxpr, find) if jaxpr is not None and find else "")
 
 
 def _line(jaxpr, find: Callable) -> str:
@@ -37,7 +38,9 @@ def _line(jaxpr, find: Callable) -> str:
     return ""
 
 
+def _is(name: str, eqn) -> bool:
+    return eqn.primitive.name == name
+
+
 def _moves_booleans(eqn) -> bool:
-    return eqn.primitive.name in _LAYOUT and any(
-        getattr(v.aval, "dtype", None) == bool and v.aval.shape != () for v in eqn.invars
-    )
+    return eqn.primitive.name in _LAYOUT and any(str(v.aval).startswith("bool[") and v.aval.shape for v in eqn.invars)

@@ -1,9 +1,10 @@
 """Which derivative of a kernel JAX was asked for, read off the learner's own calls in a traceback."""
 
+import gc
 import linecache
 import re
 import traceback
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 
 _ASKING = re.compile(r"\b(jvp|jacfwd|linearize|grad|value_and_grad|vjp|jacrev|hessian)\(")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
@@ -18,9 +19,8 @@ def asked_for(trace: TracebackType | None, ours: re.Pattern) -> str:
     the learner's.
     """
     asking, inside = "", ""
-    frames = [frame for frame, _ in traceback.walk_tb(trace)]
-    rules = _rules(frames)
-    for frame, at in zip(frames, traceback.extract_tb(trace), strict=True):
+    rules = _rules()
+    for (frame, _), at in zip(traceback.walk_tb(trace), traceback.extract_tb(trace), strict=True):
         inside = rules.get(frame.f_code, inside)
         if (found := _ASKING.search(_called(at))) and not _INSTALLED.search(at.filename):
             function = "" if at.name == "<module>" else f" of {at.name}"
@@ -40,15 +40,16 @@ def _called(at: traceback.FrameSummary) -> str:
     return b"".join(lines).decode(errors="replace")
 
 
-def _rules(frames: list[FrameType]) -> dict[CodeType, str]:
-    """Return the rules of every custom_vjp that the functions in a traceback can name: code -> "backward rule of f"."""
+def _rules() -> dict[CodeType, str]:
+    """Return the rules of every custom_vjp there is: their code -> "backward rule of f".
+
+    A traceback shows the rule and not the function that it belongs to, and nothing else leads from one to the other.
+    """
     found = {}
-    for frame in frames:
-        for value in (*list(frame.f_globals.values()), *list(frame.f_locals.values())):
-            if type(value).__name__ != "custom_vjp":
-                continue
-            for rule, kind in ((getattr(value, "fwd", None), "forward"), (getattr(value, "bwd", None), "backward")):
+    for one in gc.get_objects():
+        if type(one).__name__ == "custom_vjp":
+            for rule, kind in ((getattr(one, "fwd", None), "forward"), (getattr(one, "bwd", None), "backward")):
                 rule = getattr(rule, "func", rule)  # of a functools.partial
                 if code := getattr(rule, "__code__", None):
-                    found[code] = f"{kind} rule of {getattr(value, '__name__', 'a function')}"
+                    found[code] = f"{kind} rule of {getattr(one, '__name__', 'a function')}"
     return found

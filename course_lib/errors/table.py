@@ -54,7 +54,7 @@ _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/
 
 
 def _fields(row: Row, text: str, line: str) -> dict[str, str] | None:
-    """Return the fields for the sentences of ``row``; None if it does not fit ``text``. ``line``: "line 3 of kernel", or ""."""
+    """Return the fields for the sentences of ``row``; None if it does not fit ``text``. ``line`` is that of explain."""
     match = re.search(row.pattern, text, re.DOTALL)
     if match is None:
         return None

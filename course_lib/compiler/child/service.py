@@ -120,7 +120,7 @@ class Worker:
         self.stop()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-"))
         self.answers, write_end = os.pipe()
-        self.complaints = tempfile.TemporaryFile()  # noqa: SIM115: the child writes to it as long as it lives
+        self.complaints = tempfile.TemporaryFile()  # noqa: SIM115 (the child writes to it as long as it lives)
         self.process = subprocess.Popen(
             [sys.executable, "-P", _WORKER, str(self.memory_bytes), str(write_end), self.folder],
             stdin=subprocess.PIPE,

@@ -46,16 +46,18 @@ def _cure(unit: str, n: str, sizes: list[int]) -> str:
         return _ANYWHERE
     if unit == "rows":
         return (
-            f"copy the whole tile that holds the rows, ref.at[pl.ds(pl.multiple_of(i // {n} * {n}, {n}), {n})], and pick "
-            f"the row in VMEM; or reshape the array to {(*sizes[:-1], 1, sizes[-1])} before pallas_call: an axis in "
-            "front of the last two may be indexed anywhere."
+            f"copy the whole tile that holds the rows, ref.at[pl.ds(pl.multiple_of(i // {n} * {n}, {n}), {n})], and "
+            f"pick the row in VMEM; or reshape the array to {(*sizes[:-1], 1, sizes[-1])} before pallas_call: an axis "
+            "in front of the last two may be indexed anywhere."
         )
     if unit == "lanes":
         return (
-            f"copy whole tiles of lanes, ref.at[:, pl.ds({n} * i, {n})], and cut the lanes out of the value in VMEM; if "
-            "the array ends within a tile, copy to its very end or pad it before pallas_call."
+            f"copy whole tiles of lanes, ref.at[:, pl.ds({n} * i, {n})], and cut the lanes out of the value in VMEM; "
+            "if the array ends within a tile, copy to its very end or pad it before pallas_call."
         )
-    return f"begin at {n} * i and copy a multiple of {n} elements; or give the array rows of {_LANES} before pallas_call."
+    return (
+        f"begin at {n} * i and copy a multiple of {n} elements; or give the array rows of {_LANES} before pallas_call."
+    )
 
 
 ROWS = (

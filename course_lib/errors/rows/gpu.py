@@ -43,7 +43,7 @@ ROWS = (
         "which all operations of the kernel agree.",
         "make vectors a multiple of 128, and operands of wgmma multiples of 64 in both axes; leave transforms= of "
         "plgpu.SMEM out, for they are found too. For a sum or a maximum over one axis of a matrix, with keepdims or "
-        "without, read it as plgpu.layout_cast(x_smem[...], plgpu.Layout.WGMMA), and write the result to shared memory.",
+        "without, read it as plgpu.layout_cast(x_smem[...], plgpu.Layout.WGMMA), and write to shared memory.",
     ),
     Row(
         "gpu-swizzle",
@@ -94,7 +94,8 @@ ROWS = (
     ),
     Row(
         "triton-16-bits",
-        r"unsupported types: (?:tensor<(?:\d+x)*)?b?f16\b|Operand 1 of operation \"math\.(?P<power>powf)\" must be a Value|"
+        r"unsupported types: (?:tensor<(?:\d+x)*)?b?f16\b|"
+        r"Operand 1 of operation \"math\.(?P<power>powf)\" must be a Value|"
         r"failed to legalize operation 'math\.(?P<function>\w+)'[^\n]*\((?:tensor<(?:\d+x)*)?b?f16\b",
         "The kernel computes {operation} in 16 bits{where}, and Triton, through which pallas_call goes on a GPU, does "
         "that in float32 only.",
@@ -116,7 +117,8 @@ ROWS = (
     ),
     Row(
         "gpu-other-backend",
-        r"AssertionError: no message, from gpu_lowering|Compiler params for platform tpu cannot be used for gpu lowering",
+        r"AssertionError: no message, from gpu_lowering|"
+        r"Compiler params for platform tpu cannot be used for gpu lowering",
         "compiler_params is for another backend: on a GPU pallas_call goes through Triton, whatever the parameters.",
         "leave compiler_params out, or use plgpu.kernel for Mosaic GPU.",
     ),

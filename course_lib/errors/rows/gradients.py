@@ -29,7 +29,7 @@ def _forwards(asks: str, how: str, line: str) -> dict[str, str]:
         what = "but not for one with scratch buffers, aliases or copies by hand, nor for pl.kernel"
     else:
         what = "but not for one that calls pl.program_id"
-        instead += "; or hand the number in as one more input, an arange in SMEM, cut by an index map"
+        instead += "; or pass the number in, with a tangent of zeros: jnp.arange(float(n)).reshape(n, 1, 1) in SMEM, in blocks of 1"
     return {"line": _known(line), "what": what, "instead": instead}
 
 
@@ -46,8 +46,8 @@ ROWS = (
     Row(
         "gradient-in-a-rule",
         _BY + r"(?P<how>(?!jvp|jacfwd|linearize)\w+)" + _LINE + r" in the (?P<rule>\w+) rule of (?P<name>[^\n]+)",
-        "The {rule} rule of {name} asks JAX for the derivative of a kernel, jax.{how}{line}, and JAX has none: the rule "
-        "is there to provide it.",
+        "The {rule} rule of {name} asks JAX for the derivative of a kernel, jax.{how}{line}, and JAX has none: the "
+        "rule is there to provide it.",
         "write out the mathematics in the rule, in plain JAX or as a kernel; or call jax.vjp on a reference in plain "
         "JAX.",
         "10",
@@ -57,10 +57,10 @@ ROWS = (
         "gradient-twice",
         r"while a kernel was differentiated(?:, at pl\.program_id)?, a second time, in the (?P<rule>\w+) rule of "
         r"(?P<name>[^\n]+)",
-        "JAX was asked for a second derivative through {name}: it differentiates the {rule} rule, which calls a kernel "
-        "that has no rules of its own.",
-        "in the rules of {name}, call functions that have a custom_vjp themselves, {name} for one; or write the rules in "
-        "plain JAX.",
+        "JAX was asked for a second derivative through {name}: it differentiates the {rule} rule, which calls a "
+        "kernel that has no rules of its own.",
+        "in the rules of {name}, call functions that have a custom_vjp themselves, {name} for one; or write the rules "
+        "in plain JAX.",
         "10",
     ),
     Row(
@@ -74,7 +74,8 @@ ROWS = (
     Row(
         "gradient-linearize",
         _BY + r"(?P<how>linearize)\b" + _LINE,
-        "jax.linearize{line} was asked about a kernel, and JAX cannot separate the derivative of a kernel from its value.",
+        "jax.linearize{line} was asked about a kernel, and JAX cannot separate the derivative of a kernel from its "
+        "value.",
         "write the derivative with jax.custom_jvp: its rule returns the output, by a kernel, and the tangent. jax.jvp "
         "computes both at once, and takes most kernels as they are.",
         "10",
@@ -91,8 +92,8 @@ ROWS = (
     Row(
         "gradient-jvp-of-custom-vjp",
         r"can't apply forward-mode autodiff \(jvp\) to a custom_vjp function",
-        "JAX was asked for a forward derivative (jvp) of a function that has a jax.custom_vjp{where}. Such a function can "
-        "only be differentiated backwards.",
+        "JAX was asked for a forward derivative (jvp) of a function that has a jax.custom_vjp{where}. Such a function "
+        "can only be differentiated backwards.",
         "call jax.vjp or jax.grad; or, if you need the forward derivative, give the function a jax.custom_jvp instead.",
         "10",
     ),

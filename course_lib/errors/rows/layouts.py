@@ -1,4 +1,4 @@
-"""Values that the compiler finds no layout for in registers: booleans, reshapes across lanes, gathers past a register."""
+"""Values that the compiler finds no layout for: booleans, reshapes across lanes, gathers past a register."""
 
 from course_lib.errors.row import Row
 
@@ -18,7 +18,9 @@ def _reshaped(old: str, dtype: str, new: str) -> dict[str, str] | None:
     rows, lanes = (1, *before)[-2:]
     wide = after[-1]
     if len(before) == 2 and len(after) == 1:
-        cure = f"for one axis, join the rows: jnp.concatenate([x[i] for i in range({before[0]})]); or reshape it outside"
+        cure = (
+            f"for one axis, join the rows: jnp.concatenate([x[i] for i in range({before[0]})]); or reshape it outside"
+        )
     elif len(before) == len(after) == 2 and wide % lanes == 0:
         parts = wide // lanes
         cure = (
@@ -50,9 +52,9 @@ def _gathered(axis: str, shape: str) -> dict[str, str]:
         "size": str(sizes[int(axis)]),
         "axis": axis,
         "reach": f"{n} {unit}",
-        "next": f"gather from each {n} {unit} apart, jnp.take_along_axis({part}, i % {n}, {axis}) and so on, and choose "
-        f"between them with jnp.where(i < {n}, ...); cut wide indices into pieces of {n}, too. Or multiply by a matrix "
-        "of zeros and ones.",
+        "next": f"gather from each {n} {unit} apart, jnp.take_along_axis({part}, i % {n}, {axis}) and so on, and "
+        f"choose between them with jnp.where(i < {n}, ...); cut wide indices into pieces of {n}, too. Or multiply by a "
+        "matrix of zeros and ones.",
     }
 
 
@@ -67,7 +69,10 @@ ROWS = (
     ),
     Row(
         "booleans",
-        r"Mosaic failed to compile.*?(?:i1 transpose is not supported|involved:\s*%\d+ = " + _MOVES + _OF_BOOLEANS + ")",
+        r"Mosaic failed to compile.*?(?:i1 transpose is not supported|involved:\s*%\d+ = "
+        + _MOVES
+        + _OF_BOOLEANS
+        + ")",
         "The kernel gives booleans another layout{where}, by a reshape, a new axis, a roll, a transpose or a "
         "concatenation. The TPU's compiler cannot lay such booleans out anew in registers.",
         _COMPARE_LAST,
@@ -91,9 +96,10 @@ ROWS = (
     ),
     Row(
         "reshape-across-lanes",
-        r"unsupported shape cast.*?\(vector<(?P<old>(?:\d+x)+)(?P<dtype>\w+)>\) -> vector<(?P<new>(?:\d+x)+)(?P=dtype)>",
-        "The kernel reshapes {old} to {new}{where}, which moves values from lane to lane. The TPU's compiler has no way "
-        "to do this reshape.",
+        r"unsupported shape cast.*?\(vector<(?P<old>(?:\d+x)+)(?P<dtype>\w+)>\) -> "
+        r"vector<(?P<new>(?:\d+x)+)(?P=dtype)>",
+        "The kernel reshapes {old} to {new}{where}, which moves values from lane to lane. The TPU's compiler has no "
+        "way to do this reshape.",
         "{cure}",
         "06",
         _reshaped,
@@ -119,8 +125,8 @@ ROWS = (
     Row(
         "gather-one-axis",
         r"Mosaic failed to compile.*?\"tpu\.dynamic_gather\"[^\n]*: \(vector<(?P<n>\d+)x\w+>, vector<\d+xi32>\)",
-        "The kernel picks elements of an array of one axis, {n} long, by an array of indices{where}. A TPU gathers along "
-        "an axis of an array that has two.",
+        "The kernel picks elements of an array of one axis, {n} long, by an array of indices{where}. A TPU gathers "
+        "along an axis of an array that has two.",
         "give both a second axis of 8 rows, and take one of them: with x8 = jnp.broadcast_to(x, (8, x.size)) and i8 "
         "alike, jnp.take_along_axis(x8, i8, 1)[0]. One gather reaches over 128 lanes; of a longer array, take 128 at a "
         "time.",

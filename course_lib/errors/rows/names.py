@@ -53,6 +53,7 @@ def _names(module: str) -> list[str]:
     return dir(sys.modules[module]) if module in sys.modules else []
 
 
+_NO_BACKEND = "leave it out: on a GPU pl.pallas_call goes through Triton, and plgpu.kernel through Mosaic GPU."
 # pallas_call and kernel call the same things by other names.
 _COUSINS = {
     "out_type": "out_shape",
@@ -67,17 +68,17 @@ def _nearest_keyword(who: str, name: str) -> dict[str, str]:
     who = who.removesuffix(".__init__")
     function, hint = who, "look at the names of its parameters; arrays and refs are given by position, without names."
     for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.mosaic_gpu"):
-        if who in _names(module):
-            parameters = [*inspect.signature(getattr(sys.modules[module], who)).parameters]
-            function = f"{_ALIASES[module]}.{who}"
-            if who == "Mesh":  # plgpu.kernel passes on to plgpu.Mesh what it does not know
-                function = f"{_ALIASES[module]}.kernel"
-                parameters += inspect.signature(sys.modules[module].kernel).parameters
-            if close := [_COUSINS.get(name)] if _COUSINS.get(name) in parameters else _closest(name, parameters):
-                return {"function": function, "hint": f"write {close[0]}=."}
-            if name == "backend" and who in ("Mesh", "pallas_call", "kernel"):
-                hint = "leave it out: on a GPU pl.pallas_call goes through Triton, and plgpu.kernel through Mosaic GPU."
-            break
+        if who not in _names(module):
+            continue
+        parameters, called = [*inspect.signature(getattr(sys.modules[module], who)).parameters], who
+        if who == "Mesh":  # plgpu.kernel passes on to plgpu.Mesh what it does not know
+            parameters, called = [*parameters, *inspect.signature(sys.modules[module].kernel).parameters], "kernel"
+        known = [_COUSINS.get(name)] if _COUSINS.get(name) in parameters else _closest(name, parameters)
+        if known:
+            return {"function": f"{_ALIASES[module]}.{called}", "hint": f"write {known[0]}=."}
+        if called in ("pallas_call", "kernel"):
+            function = f"{_ALIASES[module]}.{called}"
+            hint = _NO_BACKEND if name == "backend" else hint
     return {"function": function, "hint": hint}
 
 

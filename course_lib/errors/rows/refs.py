@@ -61,8 +61,8 @@ ROWS = (
         "list-index",
         r"too many values to unpack \(expected 1\), in the index of a ref",
         "The kernel indexes a ref with a list{where}, x_ref[[0, 0, 1]]. A ref takes numbers and slices.",
-        "read one row at a time, in a fori_loop with the indices in SMEM; or multiply the block by a matrix of zeros and "
-        "ones, which may repeat rows.",
+        "read one row at a time, in a fori_loop with the indices in SMEM; or multiply the block by a matrix of zeros "
+        "and ones, which may repeat rows.",
         "12",
     ),
     Row(

@@ -1,6 +1,6 @@
 """Mistakes that make a kernel no kernel, or impossible to run: read off its code."""
 
-from course_lib import errors, grid
+from course_lib import compat, errors, grid
 from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
@@ -22,10 +22,11 @@ def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
         return Complaint("It returned nothing.", "is there a `return` at the end?")
     used = _used(walk.jaxpr.jaxpr)
-    unfinished = (eqn for eqn in grid.equations(walk.jaxpr.jaxpr) if eqn.primitive.name == _UNFINISHED)
-    if any(id(v) in used for eqn in unfinished for v in eqn.outvars):
-        said = errors.explain("TypeError: can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
-        return Complaint(said.what, said.next)
+    for eqn in grid.equations(walk.jaxpr.jaxpr):
+        if eqn.primitive.name == _UNFINISHED and any(id(v) in used for v in eqn.outvars):
+            refusal = "TypeError: can't apply forward-mode autodiff (jvp) to a custom_vjp function."
+            said = errors.explain(refusal, compat.line_of(eqn))
+            return Complaint(said.what, said.next)
     if not any(id(v) in used for kernel in grid.pallas_calls(walk.jaxpr.jaxpr) for v in kernel.outvars):
         return Complaint(
             "The result was computed without a kernel: no pallas_call has a part in it.", "call pl.pallas_call."
