@@ -236,7 +236,7 @@ RIGHT = {
     "a linearization by rule": linearized(by_rule),
     "a forward derivative, with the step as an input": pushed_along_x,
     "a gradient with rules": gradient(with_rules),
-    "the value of a function with rules, by jvp": lambda x: jax.jvp(with_rules, (x,), (x,))[0],
+    "the value of a function with rules, by jvp": lambda x: 2 * jax.jvp(with_rules, (x,), (x,))[0],
     "a second derivative whose rules have rules": twice(closed),
     "a backward rule in plain JAX": gradient(with_backward(lambda x, g: jax.vjp(lambda x: 1.0 * x, x)[1](g))),
 }

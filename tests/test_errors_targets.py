@@ -107,4 +107,4 @@ def test_a_kernel_of_a_gpu_is_told_where_to_go():
 
 
 def test_parameters_of_a_tpu_are_right():
-    provoke.assert_compiles(compiled(call(copy, compiler_params=pltpu.CompilerParams())))
+    provoke.assert_compiles(compiled(call(copy, compiler_params=pltpu.CompilerParams(vmem_limit_bytes=32 << 20))))

@@ -1,5 +1,7 @@
 """Programs from public bug reports, as their authors wrote them: what the judges say, with the line and the cure."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -20,7 +22,7 @@ def normal(*shape, dtype=jnp.float32):
 
 def line(function, text):
     """Return "line 12" for the line of the function's source that holds ``text``."""
-    lines = open(__file__).read().splitlines()
+    lines = pathlib.Path(__file__).read_text().splitlines()
     first = function.__code__.co_firstlineno
     return f"line {next(n for n, one in enumerate(lines[first - 1 :], first) if text in one)}"
 
@@ -132,8 +134,8 @@ def test_a_forward_derivative_of_a_custom_vjp():
 
 def test_the_value_beside_a_forward_derivative_is_judged_as_any_other():
     x = normal(8, 128)
-    said = judges.judge(lambda x: jax.jvp(layer, (x,), (x,))[0], lambda x: x * x, x, judges=("numbers",))
-    assert said[-1].passed, said
+    said = judges.judge(lambda x: jax.jvp(layer, (x,), (x,))[0], lambda x: x * x, x)
+    assert said[0].passed, said[0]
 
 
 def softmax(x_ref, o_ref):  # jax#20239

@@ -29,7 +29,7 @@ def _forwards(asks: str, how: str, line: str) -> dict[str, str]:
         what = "but not for one with scratch buffers, aliases or copies by hand, nor for pl.kernel"
     else:
         what = "but not for one that calls pl.program_id"
-        instead += "; or pass the number in, with a tangent of zeros: jnp.arange(float(n)).reshape(n, 1, 1) in SMEM, in blocks of 1"
+        instead += "; or pass the number in, with zeros as its tangent: jnp.arange(float(n)).reshape(n, 1, 1) in SMEM"
     return {"line": _known(line), "what": what, "instead": instead}
 
 

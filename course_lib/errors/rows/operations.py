@@ -24,7 +24,7 @@ def _instead(op: str) -> dict[str, str]:
 
 
 def _other_way(why: str, operation: str) -> dict[str, str]:
-    """Advise a change of dtype or sizes only if the operation that the compiler names has others."""
+    """Return what to try: a change of dtype or sizes only if the operation that the compiler names has others."""
     types = re.findall(r"vector<((?:\d+x)+)(\w+)>", operation)
     sizes = [tuple(map(int, shape.strip("x").split("x"))) for shape, _ in types]
     advice = []
