@@ -22,14 +22,14 @@ def asked_for(trace: TracebackType | None, ours: re.Pattern) -> str:
     rules = _rules()
     for (frame, _), at in zip(traceback.walk_tb(trace), traceback.extract_tb(trace), strict=True):
         inside = rules.get(frame.f_code, inside)
-        if (found := _ASKING.search(_called(at))) and not _INSTALLED.search(at.filename):
+        if (found := _ASKING.search(called(at))) and not _INSTALLED.search(at.filename):
             function = "" if at.name == "<module>" else f" of {at.name}"
             line = "" if ours.search(at.filename) else f" (line {at.lineno}{function})"
             asking, inside = f", by {found[1]}{line}" + (f" in the {inside}" if inside else ""), ""
     return f", a second time, in the {inside}" if asking and inside else asking
 
 
-def _called(at: traceback.FrameSummary) -> str:
+def called(at: traceback.FrameSummary) -> str:
     """Return the source of the call that a frame is in the middle of."""
     if None in (at.lineno, at.end_lineno, at.colno, at.end_colno):
         return ""

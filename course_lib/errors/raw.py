@@ -6,6 +6,7 @@ import traceback
 from course_lib.errors import derivatives
 
 OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
+_OF_A_LINE = re.compile(r"object is not iterable|unhashable type")
 _UNDIFFERENTIATED = re.compile(
     r"Linearization failed to produce known values for all output primals|"
     r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented"
@@ -35,6 +36,8 @@ def words(error: BaseException) -> str:
         message = "".join(said).strip().partition(": ")[2]
     if type(error).__name__ == "TracerBoolConversionError" and _in_a_slice(error):
         return f"{message.splitlines()[0]} It was made for the end of a slice."
+    if _OF_A_LINE.search(message) and _in_its_own_line(error):
+        return f"{message}, in the code itself"
     if message.startswith("too many values to unpack") and _in_an_index(error):
         return f"{message}, in the index of a ref"
     if message and not (message.endswith("object is not subscriptable") and _raised_by_pallas(error)):
@@ -47,6 +50,14 @@ def words(error: BaseException) -> str:
 def _in_a_slice(error: BaseException) -> bool:
     """Whether JAX raised this while it read a slice such as [:n], rather than the kernel itself."""
     return any(frame.name == "from_slice" for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _in_its_own_line(error: BaseException) -> bool:
+    """Whether a line of the learner's raised this by itself, rather than a function that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or OURS.search(frames[-1].filename) or "-packages" in frames[-1].filename:
+        return False
+    return "(" not in (derivatives.called(frames[-1]) or "(")
 
 
 def _in_an_index(error: BaseException) -> bool:
