@@ -36,7 +36,8 @@ def words(error: BaseException) -> str:
         message = "".join(said).strip().partition(": ")[2]
     if type(error).__name__ == "TracerBoolConversionError" and _in_a_slice(error):
         return f"{message.splitlines()[0]} It was made for the end of a slice."
-    if _OF_A_LINE.search(message) and _in_its_own_line(error):
+    asked = message.startswith("dynamic_update_slice") and _calls("dynamic_update_slice", error)
+    if asked or (_OF_A_LINE.search(message) and _in_its_own_line(error)):
         return f"{message}, in the code itself"
     if message.startswith("too many values to unpack") and _in_an_index(error):
         return f"{message}, in the index of a ref"
@@ -50,6 +51,12 @@ def words(error: BaseException) -> str:
 def _in_a_slice(error: BaseException) -> bool:
     """Whether JAX raised this while it read a slice such as [:n], rather than the kernel itself."""
     return any(frame.name == "from_slice" for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _calls(function: str, error: BaseException) -> bool:
+    """Whether a line of the learner's calls a function by name; the simulator of a copy calls some, too."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "-packages" not in f.filename]
+    return any(function in derivatives.called(frame) for frame in frames if not OURS.search(frame.filename))
 
 
 def _in_its_own_line(error: BaseException) -> bool:
