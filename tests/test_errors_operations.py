@@ -71,7 +71,7 @@ FAILURES = {
     "precision, an algorithm": (multiplied(precision=ALGORITHM), "a jax.lax.DotAlgorithm."),
     "precision-of-narrow": (
         multiplied(jnp.bfloat16, precision="highest"),
-        'The kernel multiplies bf16 matrices with precision="high" or "highest" (`dot_general` in <lambda>, line ',
+        'The kernel multiplies bf16 matrices with precision="high" or "highest" (`dot_general` in kernel, line ',
     ),
     "precision-of-narrow, high": (multiplied(jnp.bfloat16, precision="high"), "multiplies bf16 matrices with"),
     "precision-of-narrow, integers": (
