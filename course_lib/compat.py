@@ -3,11 +3,13 @@
 import contextlib
 import dataclasses
 import functools
+import re
 from collections.abc import Iterator
 from unittest import mock
 
 import jax
 from jax._src import pjit as _pjit
+from jax._src import source_info_util as _source_info
 from jax._src import tpu_info as _tpu_info
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.pallas import pallas_call as _pallas_call
@@ -16,6 +18,7 @@ from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _inter
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 
+_OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
 _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretParams)}
 
 
@@ -47,6 +50,14 @@ def gpu_races_found() -> bool:
 def reset_gpu_interpreter() -> None:
     """Reset the GPU interpreter after a simulated kernel raised, so that the next one does not inherit its barriers."""
     _interpret_gpu.gpu_callbacks.reset_gpu_interpret_mode_state()
+
+
+def line_of(eqn) -> str:
+    """Return "line 3 of kernel" for the line of the caller's code that an equation was traced from; "" if unknown."""
+    for frame in _source_info.user_frames(eqn.source_info.traceback):
+        if not _OURS.search(frame.file_name):
+            return f"line {frame.start_line} of {frame.function_name.rpartition('.')[2]}"
+    return ""
 
 
 def trace_kernels_anew() -> None:

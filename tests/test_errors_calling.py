@@ -133,3 +133,24 @@ def test_failure_is_explained(failure):
 )
 def test_the_cure_is_for_whoever_was_called(failure, cure):
     assert cure in FAILURES[failure][0]().next
+
+
+def loops_over_an_integer(x_ref, o_ref):
+    for row in x_ref.shape[0]:
+        o_ref[row] = x_ref[row]
+
+
+def looks_up_a_dict(x_ref, o_ref):
+    table = {}
+    o_ref[...] = x_ref[...] * table[{}]
+
+
+def loops_over_a_function(x_ref, o_ref):
+    for one in copy:
+        o_ref[...] = one
+
+
+@pytest.mark.parametrize("kernel", [loops_over_an_integer, looks_up_a_dict, loops_over_a_function])
+def test_a_slip_in_a_line_of_the_kernel_is_not_blamed_on_the_call(kernel):
+    told = compiled(call(kernel))()
+    assert told.name == "" and "look at line" in told.next and kernel.__name__ in told.next, told

@@ -162,6 +162,30 @@ def whole_product(x, y):
 
 SWIZZLED = (plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(64))
 BAD_TILES = (plgpu.SwizzleTransform(128),)
+
+
+def in_triton(fn, dtype=BF16, chip="a100"):
+    """What the GPU's compiler says to a pallas_call that computes fn(256 numbers)."""
+    return compiled(triton(lambda x, o: o.__setitem__(..., fn(x[...])), (256,)), Shape((256,), dtype), chip=chip)
+
+
+def less_the_sum(read):
+    """f(x) = x - its sums along the lanes, for x as ``read`` from shared memory."""
+
+    def kernel(x_gmem, o_gmem, x_smem, o_smem, barrier):
+        plgpu.copy_gmem_to_smem(x_gmem, x_smem, barrier)
+        plgpu.barrier_wait(barrier)
+        x = read(x_smem)
+        o_smem[...] = x - jnp.sum(x, axis=1, keepdims=True)
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(o_smem, o_gmem)
+        plgpu.wait_smem_to_gmem(0)
+
+    block = Shape((128, 128), F32)
+    scratch = [plgpu.SMEM(block.shape, F32), plgpu.SMEM(block.shape, F32), plgpu.Barrier()]
+    return compiled(lambda x: plgpu.kernel(kernel, out_type=block, scratch_types=scratch)(x), block)
+
+
 FAILURES = {
     "gpu-smem": (
         compiled(product(256, 256), Shape((256, 512), BF16), Shape((512, 256), BF16)),
@@ -190,6 +214,13 @@ FAILURES = {
         "`sort` is not an operation of Mosaic GPU.",
     ),
     "triton-operation": (compiled(triton(sort), V), "`sort` is not an operation of Triton"),
+    "triton-16-bits": (in_triton(lambda x: x / (x + 1)), "The kernel computes a division in 16 bits (line "),
+    "triton-16-bits, softmax": (in_triton(jax.nn.softmax), "The kernel computes a division in 16 bits"),
+    "triton-16-bits, of float16": (in_triton(lambda x: 1 / x, jnp.float16), "computes a division in 16 bits (line "),
+    "triton-16-bits, a power": (in_triton(lambda x: x**1.5), "The kernel computes a power in 16 bits (line "),
+    "triton-16-bits, a power of itself": (in_triton(lambda x: x**x), "The kernel computes a power in 16 bits"),
+    "triton-16-bits, a logarithm": (in_triton(jnp.log1p), "The kernel computes log1p in 16 bits"),
+    "triton-16-bits, tanh": (in_triton(jax.nn.gelu), "The kernel computes tanh in 16 bits"),
     "triton-power-of-2": (compiled(triton(copy, (96,)), Shape((384,), F32)), "this one is (96,)"),
     "triton-scratch": (
         compiled(triton(copy, scratch_shapes=[pltpu.VMEM((128,), F32)]), V),
@@ -199,6 +230,11 @@ FAILURES = {
         compiled(triton(copy, compiler_params=plgpu.CompilerParams()), V),
         "compiler_params is for another backend",
     ),
+    "gpu-other-backend, of a TPU": (
+        compiled(triton(copy, compiler_params=pltpu.CompilerParams()), V),
+        "compiler_params is for another backend",
+    ),
+    "gpu-layouts, a sum with keepdims": (less_the_sum(lambda x: x[...]), "finds no way to lay the values out"),
     "gpu-no-barrier": (compiled(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
     "gpu-no-barrier, simulated": (simulated(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
     "gpu-too-old": (compiled(by_blocks(loaded, [SMEM, plgpu.Barrier()]), V, chip="a100"), "TMA came with Hopper"),
@@ -234,6 +270,18 @@ CURES = {
     "gpu-not-waited": simulated(by_blocks(stored, [SMEM]), V),
     "gpu-no-barrier": simulated(by_blocks(loaded, [SMEM, plgpu.Barrier()]), V),
     "gpu-swizzle": compiled(product(), X, Y),
+    "gpu-layouts, a sum with keepdims": less_the_sum(lambda x: plgpu.layout_cast(x[...], plgpu.Layout.WGMMA)),
+    "triton-16-bits": in_triton(lambda x: jax.nn.softmax(x.astype(F32)).astype(x.dtype)),
+    "triton-16-bits, a power": in_triton(lambda x: (x.astype(F32) ** 1.5).astype(x.dtype)),
+    "triton-16-bits, a logarithm": in_triton(lambda x: jnp.log1p(x.astype(F32)).astype(x.dtype)),
+    "triton-16-bits, tanh": in_triton(lambda x: jax.nn.gelu(x.astype(F32)).astype(x.dtype)),
+}
+# The nearest kernels that are right.
+RIGHT = {
+    "a product and a sum of bfloat16": in_triton(lambda x: x * x + jnp.sum(x)),
+    "exp and log of bfloat16": in_triton(lambda x: jnp.exp(x) + jnp.log(x) + jnp.sqrt(x)),
+    "a whole power of bfloat16": in_triton(lambda x: x**2),
+    "a division of float32": in_triton(lambda x: x / (x + 1), F32),
 }
 
 
@@ -245,3 +293,8 @@ def test_failure_is_explained(failure):
 @pytest.mark.parametrize("cure", CURES)
 def test_a_cure_compiles(cure):
     provoke.assert_compiles(CURES[cure])
+
+
+@pytest.mark.parametrize("program", RIGHT)
+def test_no_row_speaks_of_what_is_right(program):
+    provoke.assert_compiles(RIGHT[program])

@@ -60,6 +60,80 @@ def with_rules(x):
 
 with_rules.defvjp(lambda x: (with_rules(x), None), lambda saved, g: (g,))
 
+
+def ramp(x_ref, o_ref):
+    o_ref[...] = x_ref[...] * (1 + pl.program_id(0))
+
+
+def by_steps(kernel):
+    """f(x) = kernel over a grid of 32 steps"""
+    return call(kernel, *ROWS_OF_8[:1], (32,), ROWS_OF_8[1])
+
+
+def pushed(fn):
+    return lambda x: jax.jvp(fn, (x,), (x,))[1]
+
+
+def linearized(fn):
+    return lambda x: jax.linearize(fn, x)[1](x)
+
+
+def with_backward(backward, forward=None):
+    """A copy, with these rules; the forward rule calls a kernel."""
+
+    @jax.custom_vjp
+    def layer(x):
+        return call(copy)(x)
+
+    layer.defvjp(forward or (lambda x: (call(copy)(x), x)), backward)
+    return layer
+
+
+def gradient(fn):
+    return jax.grad(lambda x: fn(x).sum())
+
+
+def twice(fn):
+    return jax.grad(lambda x: (jax.grad(lambda x: fn(x).sum())(x) ** 2).sum())
+
+
+def in_backward(x, g):
+    return jax.vjp(call(copy), x)[1](g)
+
+
+@jax.custom_jvp
+def by_rule(x):
+    return by_steps(ramp)(x)
+
+
+by_rule.defjvp(lambda primals, tangents: (by_rule(*primals), by_rule(*tangents)))
+
+
+@jax.custom_vjp
+def closed(x):
+    """A copy whose rules call nothing but itself, which has rules."""
+    return call(copy)(x)
+
+
+closed.defvjp(lambda x: (closed(x), None), lambda saved, g: (closed(g),))
+
+
+def told_its_step(step_ref, x_ref, o_ref):
+    o_ref[...] = x_ref[...] * (1 + step_ref[0, 0, 0])
+
+
+def with_the_step_as_an_input(steps, x):
+    step = pl.BlockSpec((1, 1, 1), lambda i: (i, 0, 0), memory_space=pltpu.SMEM)
+    spec = pl.BlockSpec(*ROWS_OF_8)
+    f = pl.pallas_call(told_its_step, grid=(32,), in_specs=[step, spec], out_specs=spec, out_shape=x)
+    return f(steps, x)
+
+
+def pushed_along_x(x):
+    steps = jnp.arange(32.0).reshape(32, 1, 1)
+    return jax.jvp(with_the_step_as_an_input, (steps, x), (jnp.zeros_like(steps), x))[1]
+
+
 CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 IN_HBM = pl.BlockSpec(memory_space=pl.ANY)
 NOBODY_HAS_TOLD = "JAX was asked for a gradient through a kernel"
@@ -79,6 +153,45 @@ FAILURES = {
         compiled(jax.grad(lambda x: pl.kernel(copies, out_type=x, mesh=CORE)(x).sum())),
         NOBODY_HAS_TOLD,
     ),
+    "gradient-forwards": (
+        compiled(pushed(by_steps(ramp))),
+        "jax.jvp (line ",
+    ),
+    "gradient-forwards, in a branch": (
+        compiled(pushed(by_steps(asks_which_step))),
+        "JAX finds it by itself for most kernels, but not for one that calls pl.program_id.",
+    ),
+    "gradient-forwards, with scratch": (
+        compiled(pushed(call(through_scratch, scratch_shapes=[pltpu.VMEM((256, 512), jnp.float32)]))),
+        "but not for one with scratch buffers",
+    ),
+    "gradient-forwards, of a pl.kernel": (
+        compiled(pushed(lambda x: pl.kernel(copies, out_type=x, mesh=CORE)(x))),
+        "nor for pl.kernel",
+    ),
+    "gradient-forwards, in a backward rule": (
+        compiled(gradient(with_backward(lambda x, g: (jax.jvp(by_steps(ramp), (x,), (g,))[1],)))),
+        "one that calls pl.program_id.",
+    ),
+    "gradient-linearize": (compiled(linearized(call(copy))), "jax.linearize (line "),
+    "gradient-linearize, of a kernel that asks for its step": (
+        compiled(linearized(by_steps(ramp))),
+        "cannot separate the derivative of a kernel from its value.",
+    ),
+    "gradient-in-a-rule": (
+        compiled(gradient(with_backward(in_backward))),
+        "The backward rule of layer asks JAX for the derivative of a kernel, jax.vjp (line ",
+    ),
+    "gradient-in-a-rule, the forward one": (
+        compiled(gradient(with_backward(lambda back, g: back(g), lambda x: jax.vjp(call(copy), x)))),
+        "The forward rule of layer asks JAX for the derivative of a kernel, jax.vjp (line ",
+    ),
+    "gradient-twice": (
+        compiled(twice(with_backward(lambda x, g: (x * g,)))),
+        "a second derivative through layer: it differentiates the forward rule",
+    ),
+    "gradient-jvp-of-custom-vjp": (compiled(pushed(with_rules)), "a function that has a jax.custom_vjp"),
+    "gradient-jvp-of-custom-vjp, linearized": (compiled(linearized(with_rules)), "only be differentiated backwards."),
     "gradient-checkpoint": (
         simulated(jax.grad(lambda x: jax.checkpoint(with_rules)(x).sum()), jax.ShapeDtypeStruct((8, 128), jnp.float32)),
         "A gradient through jax.checkpoint meets a kernel in the simulator",
@@ -113,6 +226,38 @@ FAILURES = {
         "The backward function returns float32[8,512] for argument 1 (from 0), which is float32[256,512].",
     ),
 }
+# The nearest programs that are right, and the cures.
+RIGHT = {
+    "a forward derivative of a plain kernel": pushed(call(copy)),
+    "a forward derivative of a kernel that asks how many steps there are": pushed(
+        by_steps(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * pl.num_programs(0)))
+    ),
+    "a forward derivative by rule": pushed(by_rule),
+    "a linearization by rule": linearized(by_rule),
+    "a forward derivative, with the step as an input": pushed_along_x,
+    "a gradient with rules": gradient(with_rules),
+    "the value of a function with rules, by jvp": lambda x: 2 * jax.jvp(with_rules, (x,), (x,))[0],
+    "a second derivative whose rules have rules": twice(closed),
+    "a backward rule in plain JAX": gradient(with_backward(lambda x, g: jax.vjp(lambda x: 1.0 * x, x)[1](g))),
+}
+
+
+@pytest.mark.parametrize("program", RIGHT)
+def test_no_row_speaks_of_what_is_right(program):
+    provoke.assert_compiles(compiled(RIGHT[program]))
+
+
+def test_the_line_is_the_one_that_asks():
+    told = FAILURES["gradient-in-a-rule"][0]()
+    first = in_backward.__code__.co_firstlineno
+    assert f"jax.vjp (line {first + 1} of in_backward)" in told.what
+
+
+def test_the_same_is_said_where_jax_keeps_its_own_frames():
+    """As in a notebook."""
+    with jax._src.config.traceback_filtering("off"):
+        for failure in ("gradient-forwards", "gradient-linearize", "gradient-in-a-rule", "gradient-twice", "gradient"):
+            provoke.assert_explained(failure, *FAILURES[failure])
 
 
 @pytest.mark.parametrize("failure", FAILURES)

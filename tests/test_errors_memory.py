@@ -162,3 +162,11 @@ def test_a_cure_compiles(cure):
 def test_the_cure_fits_the_buffer():
     assert "BlockSpec" in FAILURES["vmem-buffer"][0]().next
     assert "BlockSpec" not in FAILURES["vmem-buffer, scratch"][0]().next
+
+
+def test_an_update_of_another_rank_in_the_kernel_is_no_copy():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jax.lax.dynamic_update_slice(x_ref[...], jnp.zeros(8), (0, 0))
+
+    told = compiled(call(kernel))()
+    assert told.name == "" and "copy" not in str(told) and "dynamic_update_slice" in told.next, told

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import provoke
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from provoke import X, call, compiled, copy, raised
 
@@ -23,6 +24,10 @@ def kernel_misspelt(x_ref, o_ref):
     o_ref[...] = x_reff[...]  # noqa: F821
 
 
+def on_a_gpu(**how):
+    return raised(lambda: plgpu.kernel(lambda o_ref: o_ref.__setitem__(..., 0.0), **how)())
+
+
 FAILURES = {
     "undefined": (compiled(call(kernel_misspelt)), "The name x_reff is not defined."),
     "keyword": (
@@ -36,6 +41,16 @@ FAILURES = {
     "keyword, of a kernel": (
         raised(lambda x: call(copy, interpret=True)(y=x), X),
         "f has no parameter y.",
+    ),
+    "keyword, of a GPU's kernel": (on_a_gpu(out_shape=X), "plgpu.kernel has no parameter out_shape."),
+    "keyword, the backend": (on_a_gpu(out_type=X, backend="mosaic_gpu"), "plgpu.kernel has no parameter backend."),
+    "keyword, the backend of pallas_call": (
+        raised(lambda: pl.pallas_call(copy, out_shape=X, backend="triton")),
+        "pl.pallas_call has no parameter backend.",
+    ),
+    "keyword, of the other function": (
+        raised(lambda: pl.pallas_call(copy, out_type=X)),
+        "pl.pallas_call has no parameter out_type.",
     ),
     "renamed": (
         raised(lambda: pltpu.TPUCompilerParams),
@@ -55,6 +70,9 @@ def test_failure_is_explained(failure):
 
 def test_cures_name_what_there_is():
     assert FAILURES["keyword"][0]().next == "write out_type=."
+    assert FAILURES["keyword, of a GPU's kernel"][0]().next == "write out_type=."
+    assert FAILURES["keyword, of the other function"][0]().next == "write out_shape=."
+    assert "goes through Triton, and plgpu.kernel through Mosaic GPU" in FAILURES["keyword, the backend"][0]().next
     assert FAILURES["misspelt"][0]().next == "write pl.BlockSpec."
     assert FAILURES["undefined"][0]().next == "write x_ref, if that is what you mean."
 
@@ -65,3 +83,11 @@ def test_new_names_exist():
         module, name = new.split(".")
         assert hasattr(modules[module], name), new
         assert old not in dir(pl) + dir(pltpu), old
+
+
+def test_a_function_of_ones_own_keeps_its_name():
+    def layer(x):
+        return x
+
+    told = raised(lambda: layer(X, backend="triton"))()
+    assert told.what.endswith("layer has no parameter backend.") and "Triton" not in told.next

@@ -6,7 +6,7 @@ import numpy as np
 import provoke
 import pytest
 from jax.experimental import pallas as pl
-from provoke import call, compiled
+from provoke import Shape, call, compiled
 
 
 def kernel_no_ellipsis(x_ref, o_ref):
@@ -74,6 +74,22 @@ FAILURES = {
         compiled(call(kernel_stores_a_row)),
         "The kernel wrote a value of shape (512,) to a place of shape (256, 512).",
     ),
+    "list-index": (
+        compiled(call(lambda x, o: o.__setitem__(..., x[[0, 0, 1, 1]]), out_shape=Shape((4, 512), jnp.float32))),
+        "The kernel indexes a ref with a list (line ",
+    ),
+    "slice-backwards": (
+        compiled(call(lambda x, o: o.__setitem__(..., x[::-1]))),
+        "The kernel takes a slice of a ref backwards, as in x_ref[::-1] (line ",
+    ),
+    "slice-backwards, written to": (
+        compiled(call(lambda x, o: o.__setitem__(slice(None, None, -1), x[...]))),
+        "The kernel takes a slice of a ref backwards",
+    ),
+    "slice-backwards, by pl.ds": (
+        compiled(call(lambda x, o: o.__setitem__(..., x[pl.ds(255, 256, -1)]))),
+        "The kernel takes a slice of a ref backwards",
+    ),
     "slice-outside": (
         compiled(call(lambda x, o: o.__setitem__(pl.ds(0, 8), x[pl.ds(250, 8)]))),
         "A slice of a ref that starts at 250 does not fit into the axis, which is 256 long.",
@@ -98,3 +114,16 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failure_is_explained(failure):
     provoke.assert_explained(failure, *FAILURES[failure])
+
+
+def test_unpacking_that_the_kernel_itself_gets_wrong_is_not_a_list_as_index():
+    def kernel(x_ref, o_ref):
+        (one,) = x_ref.shape
+        o_ref[...] = x_ref[...] * one
+
+    told = compiled(call(kernel))()
+    assert told.name == "" and "too many values to unpack" in told.what
+
+
+def test_slices_that_go_forwards_are_right():
+    provoke.assert_compiles(compiled(call(lambda x, o: o.__setitem__(slice(0, 256), x[0:256:1]))))

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import provoke
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import tpu_sc as plsc
+from jax.experimental.pallas import triton
 from provoke import ROWS_OF_8, X, call, compiled, copy, raised, simulated
 
 from course_lib import errors
@@ -72,6 +74,14 @@ FAILURES = {
         "`prng_seed` is an operation of the TPU, and the plain interpreter",
     ),
     "sparse-core": (compiled(on_sparse_cores), "The kernel is for SparseCores"),
+    "gpu-parameters": (
+        compiled(call(copy, compiler_params=triton.CompilerParams(num_warps=4))),
+        "compiler_params is for a GPU, and the kernel is compiled for a TPU.",
+    ),
+    "gpu-parameters, of Mosaic": (
+        compiled(call(copy, compiler_params=plgpu.CompilerParams())),
+        "compiler_params is for a GPU, and the kernel is compiled for a TPU.",
+    ),
     "sharded": (sharded_error, "A kernel was given an array that is spread over several devices."),
 }
 CURES = {
@@ -88,3 +98,13 @@ def test_failure_is_explained(failure):
 @pytest.mark.parametrize("cure", CURES)
 def test_a_cure_compiles(cure):
     provoke.assert_compiles(CURES[cure])
+
+
+def test_a_kernel_of_a_gpu_is_told_where_to_go():
+    told = compiled(lambda x: plgpu.kernel(copy, out_type=x)(x), jax.ShapeDtypeStruct((128,), jnp.float32))()
+    assert "This kernel is for a GPU, made with plgpu.kernel, and a TPU was asked about it." in told.what
+    assert "judges.judge_gpu" in told.what
+
+
+def test_parameters_of_a_tpu_are_right():
+    provoke.assert_compiles(compiled(call(copy, compiler_params=pltpu.CompilerParams(vmem_limit_bytes=32 << 20))))

@@ -12,7 +12,7 @@ import jax
 from jax._src.config import traceback_in_locations_limit
 
 from course_lib import chips, errors
-from course_lib.compiler import progress
+from course_lib.compiler import blame, progress
 from course_lib.compiler.child import gpu_service, service
 from course_lib.compiler.dumps.ptxas import Program
 from course_lib.compiler.gpu_kernel import GpuKernel
@@ -59,7 +59,7 @@ def compile_gpu(
         with progress.shown(f"compiling {facts['name']} for {chip}"):
             answer = gpu_service.compile_module(gpu.config(), module, **limits)
     except service.WorkerDied as error:
-        return refused(error=errors.explain(error), stage="no answer")
+        return refused(error=blame.explained(error, None), stage="no answer")
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"the GPU compiler does not start on this machine: {answer['error']}")
     if not answer["ok"]:

@@ -10,8 +10,8 @@ import jax
 import jax.extend.core
 from jax._src.config import hlo_source_file_canonicalization_regex, traceback_in_locations_limit
 
-from course_lib import chips, errors, grid
-from course_lib.compiler import assemble, progress
+from course_lib import chips, grid
+from course_lib.compiler import assemble, blame, progress
 from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import answers, rewrite
@@ -49,13 +49,13 @@ def compile_tpu(
     target = chips.chip(chip)
     facts = {"name": name_of(fn), "versions": versions()}
     refused = functools.partial(Report, chip=chip, ok=False, **facts)
-    stage = "trace"
+    stage, jaxpr = "trace", None
     try:
         jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip) if traced is None else traced)
         stage = "compile"
         module = _lowered(jaxpr, args, target)
     except Exception as error:  # the learner should see any error of tracing or lowering, explained
-        return refused(error=errors.explain(error), stage=stage)
+        return refused(error=blame.explained(error, jaxpr), stage=stage)
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
 
@@ -75,11 +75,13 @@ def compile_tpu(
                 answer, simulated, notes = answers.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
         wanted = assemble.vmem_wanted(walk, jaxpr, target)
-        return refused(error=errors.explain(error), stage="no answer", **wanted)
+        return refused(error=blame.explained(error, jaxpr), stage="no answer", **wanted)
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
-        return refused(error=errors.explain(answer["error"]), stage=stage, **assemble.vmem_wanted(walk, jaxpr, target))
+        return refused(
+            error=blame.explained(answer["error"], jaxpr), stage=stage, **assemble.vmem_wanted(walk, jaxpr, target)
+        )
     return assemble.report(walk, answer, simulated, target, jaxpr=jaxpr, notes=(*doubts, *notes), **facts)
 
 

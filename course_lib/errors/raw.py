@@ -3,7 +3,14 @@
 import re
 import traceback
 
+from course_lib.errors import derivatives
+
 OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
+_OF_A_LINE = re.compile(r"object is not iterable|unhashable type")
+_UNDIFFERENTIATED = re.compile(
+    r"Linearization failed to produce known values for all output primals|"
+    r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented"
+)
 
 
 def raw_text(error: BaseException) -> str:
@@ -19,13 +26,21 @@ def raw_text(error: BaseException) -> str:
 def words(error: BaseException) -> str:
     """Return the message; if it says too little, add the functions that raised ``error``, innermost first."""
     message = str(error)
-    if any(frame.name == "_pallas_call_jvp_rule" for frame in traceback.extract_tb(error.__traceback__)):
-        return f"{message or 'no message'}, while a kernel was differentiated"
+    within = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    if "_pallas_call_jvp_rule" in within or _UNDIFFERENTIATED.match(message):
+        asks = ", at pl.program_id" if "program_id_bind_with_trace" in within else ""
+        how = derivatives.asked_for(error.__traceback__, OURS)
+        return f"{message or 'no message'}, while a kernel was differentiated{asks}{how}"
     if isinstance(error, NameError):  # adds the name that Python suggests
         said = traceback.TracebackException(type(error), error, error.__traceback__).format_exception_only()
         message = "".join(said).strip().partition(": ")[2]
     if type(error).__name__ == "TracerBoolConversionError" and _in_a_slice(error):
         return f"{message.splitlines()[0]} It was made for the end of a slice."
+    asked = message.startswith("dynamic_update_slice") and _calls("dynamic_update_slice", error)
+    if asked or (_OF_A_LINE.search(message) and _in_its_own_line(error)):
+        return f"{message}, in the code itself"
+    if message.startswith("too many values to unpack") and _in_an_index(error):
+        return f"{message}, in the index of a ref"
     if message and not (message.endswith("object is not subscriptable") and _raised_by_pallas(error)):
         return message
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not OURS.search(f.filename)]
@@ -36,6 +51,26 @@ def words(error: BaseException) -> str:
 def _in_a_slice(error: BaseException) -> bool:
     """Whether JAX raised this while it read a slice such as [:n], rather than the kernel itself."""
     return any(frame.name == "from_slice" for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _calls(function: str, error: BaseException) -> bool:
+    """Whether a line of the learner's calls a function by name; the simulator of a copy calls some, too."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "-packages" not in f.filename]
+    return any(function in derivatives.called(frame) for frame in frames if not OURS.search(frame.filename))
+
+
+def _in_its_own_line(error: BaseException) -> bool:
+    """Whether a line of the learner's raised this by itself, rather than a function that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or OURS.search(frames[-1].filename) or "-packages" in frames[-1].filename:
+        return False
+    return "(" not in (derivatives.called(frames[-1]) or "(")
+
+
+def _in_an_index(error: BaseException) -> bool:
+    """Whether JAX raised this while it read the index of a ref."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.replace("\\", "/").endswith("jax/_src/state/indexing.py")
 
 
 def _raised_by_pallas(error: BaseException) -> bool:

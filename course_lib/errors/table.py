@@ -10,14 +10,19 @@ from course_lib.errors.row import Row
 from course_lib.errors.rows import ROWS
 
 
-def explain(error: BaseException | str) -> Explanation:
-    """Return the first row of the table that fits ``error`` (an exception or its text), filled in."""
+def explain(error: BaseException | str, line: str = "") -> Explanation:
+    """Return the first row of the table that fits ``error`` (an exception or its text), filled in.
+
+    ``line``: "line 3 of kernel", where the caller knows it, for failures that do not tell it themselves.
+    """
     text = tidy(error if isinstance(error, str) else raw_text(error))
+    look = "" if isinstance(error, str) else line_of(error)
+    line = known[1] if (known := re.match(r"look at (line [^:]+):", look)) else line
     for row in ROWS:
-        if (found := _fields(row, text)) is not None:
+        if (found := _fields(row, text, line)) is not None:
             what, next = row.what.format(**found), row.next.format(**found)
             return Explanation(name=row.name, what=what, next=next + _taught(row.lesson), lesson=row.lesson)
-    return Explanation(name="", what=_last_words(text), next="" if isinstance(error, str) else line_of(error))
+    return Explanation(name="", what=_last_words(text), next=look)
 
 
 def _taught(lesson: str) -> str:
@@ -45,11 +50,11 @@ def line_of(error: BaseException) -> str:
 
 CARRIED = "_line_to_look_at"  # set on an error that another process has described
 # Code that is not the learner's: installed packages, Python itself, this library.
-_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]course_lib[/\\]|^<frozen")
+_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]course_lib[/\\]|^<frozen|^<string>$")
 
 
-def _fields(row: Row, text: str) -> dict[str, str] | None:
-    """Return the fields for the sentences of ``row``; None if it does not fit ``text``."""
+def _fields(row: Row, text: str, line: str) -> dict[str, str] | None:
+    """Return the fields for the sentences of ``row``; None if it does not fit ``text``. ``line`` is that of explain."""
     match = re.search(row.pattern, text, re.DOTALL)
     if match is None:
         return None
@@ -58,15 +63,16 @@ def _fields(row: Row, text: str) -> dict[str, str] | None:
     if more is None:
         return None
     shown = {name: value if name == "slice" else _readable(value) for name, value in groups.items()}
-    return shown | {"where": _where(text)} | more
+    return shown | {"where": _where(text, line)} | more
 
 
-def _where(text: str) -> str:
-    """Return " (`add` in kernel, line 3)" if the compiler names the operation, otherwise ""."""
+def _where(text: str, line: str) -> str:
+    """Return " (`add` in kernel, line 3)" if the compiler names the operation, else " (line 3 of kernel)", else ""."""
     if not (operation := re.search(r'"([\w-]+):"\(([^\n]*)', text)):
-        return ""
-    line = re.search(r'"([^"()]+)"\("[^"\n]*":(\d+)', operation[2])
-    return f" (`{operation[1]}`" + (f" in {line[1]}, line {line[2]})" if line else ")")
+        return f" ({line})" if line else ""
+    if named := re.search(r'"([^"()]+)"\("[^"\n]*":(\d+)', operation[2]):
+        return f" (`{operation[1]}` in {named[1]}, line {named[2]})"
+    return f" (`{operation[1]}`" + (f", {line})" if line else ")")
 
 
 def _readable(value: str) -> str:

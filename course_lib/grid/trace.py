@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import jax
 import jax.extend.core
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from jax.interpreters import partial_eval
 
 from course_lib import chips, compat
-from course_lib.grid.jaxprs import KERNELS, called, equations, holds_a_kernel, is_variable, run_anew
+from course_lib.grid.jaxprs import KERNELS, called, equations, holds_a_kernel, inside, is_variable, run_anew
 from course_lib.grid.parallel import parallel_first
 from course_lib.grid.unreadable import UnreadableCall
 
@@ -128,9 +129,19 @@ def _run_inside(eqn, interpret, inputs: list) -> list:
         return _run(called(eqn), interpret, *_kept_apart(params, inputs))
     if name in ("scan", "while", "cond"):
         return run_anew(eqn, inputs, lambda jaxpr, values: _run(jaxpr, interpret, *values))
+    if any(_for_gpus(e) for inner in inside(eqn) for e in equations(inner)):
+        raise UnreadableCall(
+            "This kernel is for a GPU, made with plgpu.kernel, and a TPU was asked about it. Ask a GPU: "
+            "judges.judge_gpu and compiler.compile_gpu."
+        )
     if name == "shard_map":
         raise UnreadableCall(
             f"The kernel stands in a shard_map over {params['mesh'].size} devices, and the judges have one. Judge the "
             "function inside the shard_map, with one device's share of the arrays."
         )
     raise UnreadableCall(f"A kernel inside `{name}` cannot be judged. Judge the function that calls it directly.")
+
+
+def _for_gpus(eqn) -> bool:
+    """Whether an equation is a kernel of Mosaic GPU: its meshes are GPUs'."""
+    return any(isinstance(mesh, plgpu.Mesh) for mesh in eqn.params.get("meshes", ()))

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from course_lib.compiler.child import cache
-from course_lib.compiler.child.service import WorkerDied
+from course_lib.compiler.child.service import WorkerDied, cause_of_death, last_words
 from course_lib.compiler.dumps import ptxas
 
 MEMORY_BYTES = 6 << 30
@@ -129,9 +129,9 @@ def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float
     if not said.is_file() and "LLVM ERROR" in (complaints := _complaints(folder)):  # LLVM refuses by aborting
         return {"ok": False, "stage": "compile", "error": complaints.strip()}
     if not said.is_file():
-        code = process.returncode
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-        raise WorkerDied(f"the compiler's process {how} (it may use {memory_bytes / 2**30:g} GiB of memory)")
+        error = WorkerDied(cause_of_death(process.returncode, memory_bytes))
+        error.last_words = last_words((folder / "complaints").read_text(errors="replace"))
+        raise error
     answer = json.loads(said.read_text())
     return answer if answer["ok"] else answer | {"error": answer["error"] + _complaints(folder)}
 

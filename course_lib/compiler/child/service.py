@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import selectors
 import shutil
 import signal
@@ -33,9 +34,19 @@ class WorkerDied(RuntimeError):
     """The child ended, or was ended, without an answer. The message says which, for a learner.
 
     ``left``: what it had written until it crashed; the simulator's figures may be there, for it writes them early.
+    ``last_words``: the check of its own that failed, or the last line that it wrote to stderr.
     """
 
     left: dump.Dump | None = None
+    last_words: str = ""
+
+
+def last_words(said: str) -> str:
+    """Return the message of the check that ended a process, read off its stderr; else the last line there."""
+    if failed := re.search(r"^F\d{4} [\d:.]+ +\d+ (\S+\] .*?)\s*$", said, re.MULTILINE):
+        return failed[1][:300]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
 
 
 class _Limit:
@@ -90,9 +101,9 @@ class Worker:
             answer = json.loads(self._read_line(time_limit_s))
             return answer | {"dump": dump.read(self.folder, cycles_only)} if answer["ok"] else answer
         except BrokenPipeError:
-            message = self._cause_of_death()
+            died = self._died()
             self.stop()
-            raise WorkerDied(message) from None
+            raise died from None
         except WorkerDied as error:
             if self.process.poll() is not None:  # it crashed; one that we must stop is in the middle of a file
                 error.left = dump.read(self.folder, cycles_only)
@@ -109,11 +120,12 @@ class Worker:
         self.stop()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-"))
         self.answers, write_end = os.pipe()
+        self.complaints = tempfile.TemporaryFile()  # noqa: SIM115 (the child writes to it as long as it lives)
         self.process = subprocess.Popen(
             [sys.executable, "-P", _WORKER, str(self.memory_bytes), str(write_end), self.folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self.complaints,
             pass_fds=(write_end,),
             start_new_session=True,  # Ctrl-C is for the notebook; we end the child ourselves
             env=os.environ | _environment(self.folder, self.simulate),
@@ -127,6 +139,7 @@ class Worker:
             self.process.wait()
             self.process.stdin.close()
             os.close(self.answers)
+            self.complaints.close()
             shutil.rmtree(self.folder, ignore_errors=True)
         self.process = None
 
@@ -135,6 +148,7 @@ class Worker:
         if self.process is not None:
             os.close(self.process.stdin.fileno())
             os.close(self.answers)
+            self.complaints.close()
             _abandoned.append(self.process)  # else Python complains that it still runs
 
     def _read_line(self, time_limit_s: float) -> bytes:
@@ -148,14 +162,20 @@ class Worker:
                     raise WorkerDied(f"the compiler gave no answer within {time_limit_s:g} s and was stopped")
                 chunk = os.read(self.answers, 1 << 16)
                 if not chunk:
-                    raise WorkerDied(self._cause_of_death())
+                    raise self._died()
                 line += chunk
         return line
 
-    def _cause_of_death(self) -> str:
-        code = self.process.wait()
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-        return f"the compiler's process {how} (it may use {self.memory_bytes / 2**30:g} GiB of memory)"
+    def _died(self) -> WorkerDied:
+        error = WorkerDied(cause_of_death(self.process.wait(), self.memory_bytes))
+        self.complaints.seek(0)
+        error.last_words = last_words(self.complaints.read().decode(errors="replace"))
+        return error
+
+
+def cause_of_death(code: int, memory_bytes: int) -> str:
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+    return f"the compiler's process {how} (it may use {memory_bytes / 2**30:g} GiB of memory)"
 
 
 def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:

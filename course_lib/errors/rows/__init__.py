@@ -6,6 +6,7 @@ The more specific row comes first, within a subject and between subjects. These 
   grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
   gpu        before memory, simulator and operations, whose TPU rows would match its failures
   memory     before calling: a copy without its semaphore is also a call that lacks an argument
+  layouts, copies   before operations, whose last row matches anything the compiler refused
   keras      before names: an argument that a layer's __init__ does not take is also an unknown keyword
   operations last: its last row matches anything the compiler refused
 """
@@ -13,12 +14,14 @@ The more specific row comes first, within a subject and between subjects. These 
 from course_lib.errors.rows import (
     blocks,
     calling,
+    copies,
     dtypes,
     gpu,
     gradients,
     grids,
     index_maps,
     keras,
+    layouts,
     loops,
     memory,
     names,
@@ -51,6 +54,8 @@ SUBJECTS = (
     loops,
     dtypes,
     names,
+    layouts,
+    copies,
     operations,
 )
 ROWS = tuple(row for subject in SUBJECTS for row in subject.ROWS)

@@ -123,7 +123,7 @@ ROWS = (
     ),
     Row(
         "old-spec-order",
-        r"'function' object is not iterable",
+        r"'function' object is not iterable(?!, in the code itself)",
         "A function stands where the sizes of a block should be. Old tutorials write BlockSpec(index_map, "
         "block_shape); the order has been turned round.",
         "write pl.BlockSpec(block_shape, index_map).",

@@ -101,7 +101,7 @@ ROWS = (
     ),
     Row(
         "not-a-tuple",
-        r"'int' object is not iterable",
+        r"'int' object is not iterable(?!, in the code itself)",
         "There is an integer where a tuple of integers should be: a shape, a block, or what an index map returns.",
         "write (1024,) for one axis; the comma makes it a tuple.",
         "01",
@@ -129,7 +129,7 @@ ROWS = (
     ),
     Row(
         "compiler-params",
-        r"TypeError: unhashable type: 'dict'",
+        r"TypeError: unhashable type: 'dict'(?!, in the code itself)",
         "A dict stands where JAX needs something that cannot change. Old tutorials pass one as compiler_params.",
         "write compiler_params=pltpu.CompilerParams(...).",
         "16",

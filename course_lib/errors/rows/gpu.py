@@ -11,6 +11,14 @@ _UNKNOWN_OPS = {
     "dot_general": "multiply with plgpu.wgmma, which adds to a plgpu.ACC and reads its operands from shared memory.",
 }
 
+
+def _in_16_bits(power: str, function: str) -> dict[str, str]:
+    """Name the operation that Triton lacks for bfloat16 and float16; a division, if its message names none."""
+    if power != "?" or function == "powf":
+        return {"operation": "a power"}
+    return {"operation": "a division" if function == "?" else function}
+
+
 ROWS = (
     Row(
         "gpu-smem",
@@ -34,7 +42,8 @@ ROWS = (
         "Mosaic GPU finds no way to lay the values out, among the 128 threads of a warpgroup and in shared memory, on "
         "which all operations of the kernel agree.",
         "make vectors a multiple of 128, and operands of wgmma multiples of 64 in both axes; leave transforms= of "
-        "plgpu.SMEM out, for they are found too.",
+        "plgpu.SMEM out, for they are found too. For a sum or a maximum over one axis of a matrix, with keepdims or "
+        "without, read it as plgpu.layout_cast(x_smem[...], plgpu.Layout.WGMMA), and write to shared memory.",
     ),
     Row(
         "gpu-swizzle",
@@ -84,6 +93,16 @@ ROWS = (
         "write it with arithmetic, exp, sum, max, cumsum and jnp.dot, or do it outside the kernel.",
     ),
     Row(
+        "triton-16-bits",
+        r"unsupported types: (?:tensor<(?:\d+x)*)?b?f16\b|"
+        r"Operand 1 of operation \"math\.(?P<power>powf)\" must be a Value|"
+        r"failed to legalize operation 'math\.(?P<function>\w+)'[^\n]*\((?:tensor<(?:\d+x)*)?b?f16\b",
+        "The kernel computes {operation} in 16 bits{where}, and Triton, through which pallas_call goes on a GPU, does "
+        "that in float32 only.",
+        "compute in float32, x_ref[...].astype(jnp.float32), and cast back in the last line, .astype(o_ref.dtype).",
+        more=_in_16_bits,
+    ),
+    Row(
         "triton-power-of-2",
         r"Pallas Triton lowering currently requires .*? Encountered an array of shape \((?P<shape>[^)]*)\)",
         "On a GPU pallas_call goes through Triton, and its arrays have a power of two of elements; this one is "
@@ -98,7 +117,8 @@ ROWS = (
     ),
     Row(
         "gpu-other-backend",
-        r"AssertionError: no message, from gpu_lowering",
+        r"AssertionError: no message, from gpu_lowering|"
+        r"Compiler params for platform tpu cannot be used for gpu lowering",
         "compiler_params is for another backend: on a GPU pallas_call goes through Triton, whatever the parameters.",
         "leave compiler_params out, or use plgpu.kernel for Mosaic GPU.",
     ),

@@ -18,13 +18,83 @@ def _counted(tree: str, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+_BY = r"while a kernel was differentiated(?P<asks>, at pl\.program_id)?, by "
+_LINE = r"(?P<line> \(line [^)]*\))?"
+
+
+def _forwards(asks: str, how: str, line: str) -> dict[str, str]:
+    """Say what JAX's own forward derivative of a kernel stops at."""
+    instead = "write the derivative with jax.custom_jvp: its rule returns the output and the tangent, by kernels or not"
+    if asks == "?":
+        what = "but not for one with scratch buffers, aliases or copies by hand, nor for pl.kernel"
+    else:
+        what = "but not for one that calls pl.program_id"
+        instead += "; or pass the number in, with zeros as its tangent: jnp.arange(float(n)).reshape(n, 1, 1) in SMEM"
+    return {"line": _known(line), "what": what, "instead": instead}
+
+
+def _known(line: str) -> str:
+    """Return " (line 3 of f)" with the space that the search has taken away, or ""."""
+    return "" if line == "?" else f" {line}"
+
+
+def _line(line: str, **_) -> dict[str, str]:
+    return {"line": _known(line)}
+
+
 ROWS = (
     Row(
+        "gradient-in-a-rule",
+        _BY + r"(?P<how>(?!jvp|jacfwd|linearize)\w+)" + _LINE + r" in the (?P<rule>\w+) rule of (?P<name>[^\n]+)",
+        "The {rule} rule of {name} asks JAX for the derivative of a kernel, jax.{how}{line}, and JAX has none: the "
+        "rule is there to provide it.",
+        "write out the mathematics in the rule, in plain JAX or as a kernel; or call jax.vjp on a reference in plain "
+        "JAX.",
+        "10",
+        _line,
+    ),
+    Row(
+        "gradient-twice",
+        r"while a kernel was differentiated(?:, at pl\.program_id)?, a second time, in the (?P<rule>\w+) rule of "
+        r"(?P<name>[^\n]+)",
+        "JAX was asked for a second derivative through {name}: it differentiates the {rule} rule, which calls a "
+        "kernel that has no rules of its own.",
+        "in the rules of {name}, call functions that have a custom_vjp themselves, {name} for one; or write the rules "
+        "in plain JAX.",
+        "10",
+    ),
+    Row(
+        "gradient-forwards",
+        _BY + r"(?P<how>jvp|jacfwd)\b" + _LINE,
+        "jax.{how}{line} asks for the forward derivative of a kernel. JAX finds it by itself for most kernels, {what}.",
+        "{instead}.",
+        "10",
+        _forwards,
+    ),
+    Row(
+        "gradient-linearize",
+        _BY + r"(?P<how>linearize)\b" + _LINE,
+        "jax.linearize{line} was asked about a kernel, and JAX cannot separate the derivative of a kernel from its "
+        "value.",
+        "write the derivative with jax.custom_jvp: its rule returns the output, by a kernel, and the tangent. jax.jvp "
+        "computes both at once, and takes most kernels as they are.",
+        "10",
+        _line,
+    ),
+    Row(
         "gradient",
-        r"Linearization failed to produce known values for all output primals|, while a kernel was differentiated|"
+        r"while a kernel was differentiated|Linearization failed to produce known values for all output primals|"
         r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented",
         "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
         "write the way back, in plain JAX or as a kernel, and tie the two together with jax.custom_vjp.",
+        "10",
+    ),
+    Row(
+        "gradient-jvp-of-custom-vjp",
+        r"can't apply forward-mode autodiff \(jvp\) to a custom_vjp function",
+        "JAX was asked for a forward derivative (jvp) of a function that has a jax.custom_vjp{where}. Such a function "
+        "can only be differentiated backwards.",
+        "call jax.vjp or jax.grad; or, if you need the forward derivative, give the function a jax.custom_jvp instead.",
         "10",
     ),
     Row(

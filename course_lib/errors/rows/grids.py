@@ -60,7 +60,8 @@ ROWS = (
         "unequal-lengths",
         r"safe_zip\(\) argument \d+ has length .*?All lengths: (?P<lengths>\([^)]*\))",
         "Things that come in pairs are unequal in number: {lengths}. JAX does not say which they are.",
-        "count what belongs together: dimension_semantics and grid, in_specs and inputs, out_specs and out_shape.",
+        "count what belongs together: dimension_semantics and grid, in_specs and inputs, out_specs and out_shape. "
+        "A jax.jvp along some of a kernel's inputs is such a case, too: give the others a tangent of zeros.",
         "16",
     ),
     Row(

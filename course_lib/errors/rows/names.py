@@ -10,6 +10,7 @@ from course_lib.errors.row import Row
 _ALIASES = {
     "jax.experimental.pallas": "pl",
     "jax.experimental.pallas.tpu": "pltpu",
+    "jax.experimental.pallas.mosaic_gpu": "plgpu",
     "jax.numpy": "jnp",
     "jax.nn": "jax.nn",
     "jax.lax": "jax.lax",
@@ -52,18 +53,37 @@ def _names(module: str) -> list[str]:
     return dir(sys.modules[module]) if module in sys.modules else []
 
 
+_NO_BACKEND = "leave it out: on a GPU pl.pallas_call goes through Triton, and plgpu.kernel through Mosaic GPU."
+# pallas_call and kernel call the same things by other names.
+_COUSINS = {
+    "out_type": "out_shape",
+    "out_shape": "out_type",
+    "scratch_types": "scratch_shapes",
+    "scratch_shapes": "scratch_types",
+}
+
+
 def _nearest_keyword(who: str, name: str) -> dict[str, str]:
     """Return the function as its caller writes it and, for a Pallas function, the parameter most like ``name``."""
     who = who.removesuffix(".__init__")
-    for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu"):
-        if who in _names(module):
-            parameters = inspect.signature(getattr(sys.modules[module], who)).parameters
-            if close := difflib.get_close_matches(name, parameters, n=1):
-                return {"function": f"{_ALIASES[module]}.{who}", "hint": f"write {close[0]}=."}
-    return {
-        "function": who,
-        "hint": "look at the names of its parameters; arrays and refs are given by position, without names.",
-    }
+    function, hint = who, "look at the names of its parameters; arrays and refs are given by position, without names."
+    for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.mosaic_gpu"):
+        if who not in _names(module):
+            continue
+        parameters, called = [*inspect.signature(getattr(sys.modules[module], who)).parameters], who
+        if who == "Mesh":  # plgpu.kernel passes on to plgpu.Mesh what it does not know
+            parameters, called = [*parameters, *inspect.signature(sys.modules[module].kernel).parameters], "kernel"
+        known = [_COUSINS.get(name)] if _COUSINS.get(name) in parameters else _closest(name, parameters)
+        if known:
+            return {"function": f"{_ALIASES[module]}.{called}", "hint": f"write {known[0]}=."}
+        if called in ("pallas_call", "kernel"):
+            function = f"{_ALIASES[module]}.{called}"
+            hint = _NO_BACKEND if name == "backend" else hint
+    return {"function": function, "hint": hint}
+
+
+def _closest(name: str, parameters: list[str]) -> list[str]:
+    return difflib.get_close_matches(name, parameters, n=1)
 
 
 def _suggestion(near: str, **_) -> dict[str, str]:

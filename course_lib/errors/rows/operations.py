@@ -1,5 +1,7 @@
 """Operations that do not fit their arguments, or that the TPU does not have."""
 
+import re
+
 from course_lib.errors.row import Row
 
 # What to write instead of an operation that kernels do not have; the keys are JAX's names.
@@ -11,12 +13,33 @@ _INSTEAD = {
     "reduce_prod": "multiply in a fori_loop; or, for positive numbers, jnp.exp of the sum of jnp.log",
     "rev": "let an index map count the blocks backwards; within a block, a product with a matrix of zeros and ones",
     "scatter": "choose with jnp.where(row == i, new, x), or write to the ref, o_ref[i] = new",
+    "scatter-add": "add to the ref, o_ref[i] += x, in a fori_loop with the indices in SMEM; or multiply by a matrix of "
+    "zeros and ones: (row == i).astype(jnp.float32) @ x adds up indices that repeat",
     "sort": "sort outside the kernel; for a maximum or its place, jnp.max and jnp.argmax are there",
 }
 
 
 def _instead(op: str) -> dict[str, str]:
     return {"instead": _INSTEAD.get(op, "write it with operations the TPU has, or do it outside the kernel")}
+
+
+def _other_way(why: str, operation: str) -> dict[str, str]:
+    """Return what to try: a change of dtype or sizes only if the operation that the compiler names has others."""
+    types = re.findall(r"vector<((?:\d+x)+)(\w+)>", operation)
+    sizes = [tuple(map(int, shape.strip("x").split("x"))) for shape, _ in types]
+    advice = []
+    if any(dtype not in ("f32", "i32") for _, dtype in types):
+        advice.append("cast to 32 bits before that line, and back after it")
+    if any(shape[-1] % 128 or (shape[-2:-1] or (8,))[0] % 8 for shape in sizes if shape[:2] != (8, 128)):
+        advice.append("pad the last two sizes to multiples of (8, 128)")
+    return {"next": "; or ".join([*advice, "write that line with other operations", "do it outside the kernel"]) + "."}
+
+
+def _asked_for(pair: str, algorithm: str) -> dict[str, str]:
+    """Say what kind of precision a product asks for."""
+    if pair != "?":
+        return {"asked": "one for each side"}
+    return {"asked": "a jax.lax.DotAlgorithm" if algorithm != "?" else "a jax.lax.DotAlgorithmPreset, or its name"}
 
 
 ROWS = (
@@ -36,6 +59,24 @@ ROWS = (
         "A matrix product does not fit: the axes that meet have {one} elements on the left, {other} on the right.",
         "print the shapes of both sides. In jnp.dot the last axis of the left meets the first of the right: blocks "
         "(bm, bk) and (bk, bn), with the same bk. In dot_general the axes meet that you name: one that both share.",
+        "07",
+    ),
+    Row(
+        "precision",
+        r"'DotAlgorithmPreset' object is not subscriptable|(?P<pair>Per-operand dot precision unsupported)|"
+        r"(?P<algorithm>Unsupported dot precision)",
+        "A matrix product in the kernel asks for a precision that a TPU kernel does not take{where}: {asked}.",
+        'write precision="default", "high" or "highest", of which the last is float32 throughout.',
+        "07",
+        _asked_for,
+    ),
+    Row(
+        "precision-of-narrow",
+        r"Bad [lr]hs type.*?\"tpu\.matmul\".*?precision = #tpu\.contract_precision<\w+>.*?: "
+        r"\(vector<(?:\d+x)+(?P<dtype>\w+)>",
+        'The kernel multiplies {dtype} matrices with precision="high" or "highest"{where}. These split float32 values '
+        "into bfloat16 parts, and narrower values need no splitting.",
+        "leave precision out; preferred_element_type=jnp.float32, or jnp.int32 for integers, adds up in 32 bits.",
         "07",
     ),
     Row(
@@ -73,7 +114,7 @@ ROWS = (
     Row(
         "unimplemented",
         r"Unimplemented primitive in Pallas TPU lowering for \w+: (?P<op>[\w-]+)",
-        "The TPU has no way to do `{op}` inside a kernel.",
+        "The TPU has no way to do `{op}` inside a kernel{where}.",
         "{instead}.",
         "06",
         _instead,
@@ -81,10 +122,11 @@ ROWS = (
     Row(
         "compiler-refused",
         r"(?:Mosaic failed to compile TPU kernel.*?HLO name `[^`]*`|Pallas encountered an internal verification "
-        r"error.*?Error details): (?P<why>[^\n]*?)\.?(?:: [%\"][^\n]*)?(?:\n|$)",
+        r"error.*?Error details): (?P<why>[^\n]*?)\.?(?:: [%\"][^\n]*)?(?:\n|$)"
+        r"(?:(?=.*?operation involved:\s*(?P<operation>[^\n]*))|)",
         "The TPU's compiler cannot translate this kernel{where}: {why}.",
-        "write that line in another way: whole blocks, sizes in multiples of (8, 128), float32; or do it outside the "
-        "kernel.",
+        "{next}",
         "06",
+        _other_way,
     ),
 )

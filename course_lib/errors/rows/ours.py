@@ -1,6 +1,25 @@
 """This library's own errors: a call it cannot read, a compiler that crashed or took too long."""
 
+import re
+
 from course_lib.errors.row import Row
+
+_FOR_MEMORY = re.compile(r"memory|bad_alloc|out of space|RESOURCE_EXHAUSTED", re.IGNORECASE)
+
+
+def _crashed(how: str, limit: str, words: str) -> dict[str, str]:
+    """Say that it was for want of memory if it was: SIGSEGV and SIGKILL end it so, or its last words say it."""
+    said = "" if words == "?" else f" Its last words: {words.removesuffix('.')}."
+    if "SIGSEGV" in how or "SIGKILL" in how or _FOR_MEMORY.search(said):
+        return {"more": f" It may use {limit} GiB of memory.{said}", "next": "try a smaller array or block."}
+    if words.endswith("Bf16"):
+        return {"more": said, "next": "cast to float32 before the operation that it names: it has none for bfloat16."}
+    return {
+        "more": said,
+        "next": "leave out parts of the kernel until it compiles: the last part that you left out must be written in "
+        "another way. A crash is always a bug in the compiler.",
+    }
+
 
 ROWS = (
     Row(
@@ -18,9 +37,10 @@ ROWS = (
     ),
     Row(
         "crash",
-        r"WorkerDied: the compiler's process (?P<how>.*?) \(it may use (?P<limit>[\d.]+) GiB",
-        "The compiler crashed on this kernel: its process {how}. It may use {limit} GiB of memory.",
-        "try a smaller array or block; if a small one crashes it too, you have found a bug in the compiler. "
-        "Nothing else is lost: it ran in a process of its own.",
+        r"WorkerDied: the compiler's process (?P<how>.*?) \(it may use (?P<limit>[\d.]+) GiB of memory\)"
+        r"(?:; its last words: (?!.*Check failed: rem == 0)(?P<words>[^\n]*)|\s*$)",
+        "The compiler crashed on this kernel: its process {how}.{more}",
+        "{next} Nothing else is lost: the compiler runs in a process of its own.",
+        more=_crashed,
     ),
 )

@@ -58,6 +58,22 @@ ROWS = (
         "01",
     ),
     Row(
+        "list-index",
+        r"too many values to unpack \(expected 1\), in the index of a ref",
+        "The kernel indexes a ref with a list{where}, x_ref[[0, 0, 1]]. A ref takes numbers and slices.",
+        "read one row at a time, in a fori_loop with the indices in SMEM; or multiply the block by a matrix of zeros "
+        "and ones, which may repeat rows.",
+        "12",
+    ),
+    Row(
+        "slice-backwards",
+        r"slice must have a step >= 1 \(found: -|`stride` must be >= 0",
+        "The kernel takes a slice of a ref backwards, as in x_ref[::-1]{where}. A slice of a ref only goes forwards.",
+        "let an index map count the blocks backwards; within a block, multiply by a matrix of zeros and ones, or copy "
+        "row by row in a fori_loop.",
+        "06",
+    ),
+    Row(
         "slice-outside",
         r"Out of bound slice: start=(?P<start>-?\d+).*?dim=(?P<axis>\d+)",
         "A slice of a ref that starts at {start} does not fit into the axis, which is {axis} long.",

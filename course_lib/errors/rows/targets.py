@@ -43,6 +43,14 @@ ROWS = (
         "17",
     ),
     Row(
+        "gpu-parameters",
+        r"Compiler params for platform gpu cannot be used for tpu lowering|"
+        r"AssertionError: no message, from pallas_call_tpu_lowering_rule",
+        "compiler_params is for a GPU, and the kernel is compiled for a TPU.",
+        "write compiler_params=pltpu.CompilerParams(...), or leave it out.",
+        "16",
+    ),
+    Row(
         "sharded",
         r"Mosaic kernels cannot be automatically partitioned",
         "A kernel was given an array that is spread over several devices. JAX cannot cut a kernel into pieces by "

@@ -1,6 +1,6 @@
 """Mistakes that make a kernel no kernel, or impossible to run: read off its code."""
 
-from course_lib import grid
+from course_lib import compat, errors, grid
 from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
@@ -9,6 +9,8 @@ MAX_STEPS = 50_000
 
 # A longer kernel comes from an unrolled Python loop, and would take the simulator minutes.
 MAX_KERNEL_LENGTH = 2000
+
+_UNFINISHED = "custom_lin"  # what JAX traces for a jvp of a custom_vjp; it refuses the function when it runs
 
 
 def complaint(walk: grid.Walk) -> Complaint | None:
@@ -20,6 +22,11 @@ def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
         return Complaint("It returned nothing.", "is there a `return` at the end?")
     used = _used(walk.jaxpr.jaxpr)
+    for eqn in grid.equations(walk.jaxpr.jaxpr):
+        if eqn.primitive.name == _UNFINISHED and any(id(v) in used for v in eqn.outvars):
+            refusal = "TypeError: can't apply forward-mode autodiff (jvp) to a custom_vjp function."
+            said = errors.explain(refusal, compat.line_of(eqn))
+            return Complaint(said.what, said.next)
     kernels = list(grid.pallas_calls(walk.jaxpr.jaxpr))
     over_refs = any(hasattr(v.aval, "inner_aval") for kernel in kernels for v in kernel.invars)  # pl.core_map
     if not over_refs and not any(id(v) in used for kernel in kernels for v in kernel.outvars):
