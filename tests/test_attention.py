@@ -293,3 +293,12 @@ def test_where_dq_of_a_group_does_not_fit_each_of_its_heads_goes_alone(monkeypat
     got = simulated(gradients(attention.flash_attention, blocks=SMALL), *args)
     for found, wanted in zip(got[-3:], want[1:], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_the_gradient_of_grouped_heads_has_its_shape_where_only_the_queries_are_mapped():
+    def loss(q, k, v):
+        return jax.vmap(attention.flash_attention, (0, None, None))(q, k, v).sum()
+
+    q, k = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 3, 4, 16, 8), (3, 2, 16, 8)))
+    gradients = jax.eval_shape(jax.grad(loss, (0, 1, 2)), q, k, k)
+    assert [g.shape for g in gradients] == [q.shape, k.shape, k.shape]
