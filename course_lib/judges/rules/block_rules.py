@@ -141,14 +141,14 @@ def counted_past_the_edge(found: Finding) -> Complaint | None:
 
 
 def _depends_on_garbage(found: Finding) -> bool:
-    """Whether a wrong element changes with the values in memory that nobody has written."""
+    """Whether the first wrong element changes with the values in memory that nobody has written."""
     try:
-        values = [outputs[found.number][found.wrong] for outputs in found.tame()]
+        values = [outputs[found.number][found.first] for outputs in found.tame()]
     except Exception:  # the simulator refuses the kernel, so this is unknown
         return False
     if found.got.dtype.kind in "iub":  # another interpreter rounds floats differently
-        values.append(found.got[found.wrong])
-    return any((value != values[0]).any() for value in values)
+        values.append(found.got[found.first])
+    return any(value != values[0] for value in values)
 
 
 def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
