@@ -1,8 +1,9 @@
-"""Differences between the two supported JAX versions (0.11.2 and 0.12): names that moved, and one bug."""
+"""JAX where its public names do not suffice: what differs between 0.11.2 and 0.12, one bug, and private settings."""
 
 import contextlib
 import dataclasses
 import functools
+import logging
 import re
 from collections.abc import Iterator
 from unittest import mock
@@ -25,15 +26,34 @@ _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretP
 def interpret_params(**fields) -> pltpu.InterpretParams:
     """Return ``pltpu.InterpretParams`` with the fields that this JAX version knows, and drop the others.
 
-    JAX 0.12 added ``on_race`` and raises on a race by default; 0.11 prints a message and sets a flag.
+    JAX 0.12 raises on a race unless it is told to warn. As in 0.11, it goes on here, and ``races_found`` tells.
     """
-    known = {name: value for name, value in fields.items() if name in _INTERPRET_FIELDS}
+    known = {name: value for name, value in ({"on_race": "warn"} | fields).items() if name in _INTERPRET_FIELDS}
     return pltpu.InterpretParams(**known)
 
 
 def races_found() -> bool:
-    """Whether the last kernel simulated with ``detect_races=True`` had a race. JAX 0.11 reports it only here."""
+    """Whether the last kernel simulated with ``detect_races=True`` had a race."""
     return bool(_interpret.races is not None and _interpret.races.races_found)
+
+
+@contextlib.contextmanager
+def races_printed() -> Iterator[None]:
+    """Print what JAX 0.12 logs about a race, as 0.11 does."""
+
+    def printed(record: logging.LogRecord) -> bool:
+        if is_race := record.getMessage().startswith("RACE DETECTED"):
+            print(record.getMessage())
+        return not is_race
+
+    loggers = [logging.getLogger(name) for name in (None, "jax._src.pallas.mosaic.interpret.race_detection_state")]
+    for logger in loggers:
+        logger.addFilter(printed)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(printed)
 
 
 def interpret_gpu_params(**fields) -> plgpu.InterpretGPUParams:

@@ -49,7 +49,8 @@ def keep_first(x_ref, o_ref):  # jax#37370
 @needs_libtpu
 def test_a_mask_gets_a_new_axis():
     said = last(judges.judge(whole(keep_first), lambda x: x.at[37:].set(0.0), normal(48, 128)))
-    assert f"in keep_first, {line(keep_first, 'inside[:, None]')}" in said
+    where = line(keep_first, "inside[:, None]")  # libtpu of JAX 0.12 aborts, and then the trace has the line
+    assert f"in keep_first, {where}" in said or f"{where} of keep_first" in said
     assert "booleans" in said and "compare last: jnp.arange(48)[:, None] < 37" in said and "float32" not in said
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -80,4 +81,5 @@ def test_over_budget_fails_where_budgets_are_held_and_is_a_warning_elsewhere(tmp
     )
     assert done.returncode == status, done.stdout + done.stderr
     assert "400 passed" in done.stdout
-    assert ("part: 0 s, and its budget in tests/budgets.toml is 0 s" in done.stdout) and "all: " not in done.stdout
+    assert re.search(r"part: \d+ s, and its budget in tests/budgets.toml is 0 s", done.stdout)
+    assert "all: " not in done.stdout

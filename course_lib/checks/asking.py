@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 _NEEDED = ("numbers", "simulator", "races")  # judges that run everywhere: no answer passes without them
+_ELSE = "write that part in another way: an answer passes only if each of its judges can run it."
 MAX_STEPS = 256  # the simulator needs seconds for a longer grid, so the compiler goes first
 MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator performs one by one
 
@@ -158,7 +159,7 @@ def _refused(
         judge=said.judge,
         headline=f"the {name} {'refused' if said.ran and said.passed is False else 'could not run'} {what}.",
         message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
-        next=said.next,
+        next=said.next or ("" if said.passed is False else _ELSE),
         blocks=said.blocks,
         report=report,
     )

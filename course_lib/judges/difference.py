@@ -128,7 +128,7 @@ def _guess(found: Finding) -> str:
     if not found.want.guessed:
         return ""
     ops = ", ".join(f"`{name}`" for name in found.want.guessed)
-    return f"How far off a value may be is a guess here, a few roundings: there is no rule for {ops}."
+    return f"The judge knows no bound on the rounding of {ops}, so it guesses: a few roundings are allowed here."
 
 
 def _described(result) -> str:

@@ -2,12 +2,12 @@
 # # Lesson 12: Scalar prefetch
 #
 # *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need
-# lesson 4 for index maps, lesson 5 for copies that run ahead, lesson 7 for the accumulator and lesson 8 for `pl.when`. You
-# do not need a TPU; with one, the kernels also run on it.*
+# lesson 4 for index maps, lesson 5 for copies that run ahead, lesson 7 for the accumulator and lesson 8 for `pl.when`.
+# You do not need a TPU; with one, the kernels also run on it.*
 #
-# A language model begins by looking words up: every token is the number of a row in a table. The kernel below does that for
-# blocks of eight rows. Its body is one line, and all the work is in the index map, which looks up in `wanted` which block of
-# the table comes next. Run the three cells.
+# A language model begins by looking words up: every token is the number of a row in a table. The kernel below does that
+# for blocks of eight rows. Its body is one line, and all the work is in the index map, which looks up in `wanted` which
+# block of the table comes next. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -50,8 +50,8 @@ except ValueError as error:
     print("We say:    ", errors.explain(error))
 
 # %% [markdown]
-# JAX refuses the index map, because `wanted` is an array, and the index map has to be compiled into the kernel. Until now,
-# everything an index map knew were the grid indices. Here the next block depends on data that arrives with the call.
+# JAX refuses the index map, because `wanted` is an array, and the index map has to be compiled into the kernel. Until
+# now, an index map knew only the grid indices. Here the next block depends on data that arrives with the call.
 #
 # **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all arguments
 # are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
@@ -110,8 +110,8 @@ for verdict in judges.judge(gather, gathered, table, wanted):
 #
 # ## What a list costs
 #
-# In lesson 4 a block was copied only when its index changed from one step to the next. That rule has not changed; only the
-# index now comes from data. So the bytes that move depend on the *order* of the list.
+# In lesson 4 a block was copied only when its index changed from one step to the next. That rule has not changed; only
+# the index now comes from data. So the bytes that move depend on the *order* of the list.
 #
 # **Predict:** here are three lists of eight blocks. How many blocks of the table does each of them copy?
 #
@@ -139,9 +139,9 @@ for name, each in lists.items():
 viz.grid_player(gather, table, jnp.array(lists["A"], jnp.int32))
 
 # %% [markdown]
-# A list holds block numbers, as an index map returns them, and a block number that the array does not have is a mistake that
-# no compiler can find: the list is data. The simulator finds it when it gets there. The table has 64 rows, which are blocks 0
-# to 7. Somebody wants row 40, which is in block 5, and writes 40.
+# A list holds block numbers, as an index map returns them, and a block number that the array does not have is a mistake
+# that no compiler can find: the list is data. The simulator finds it when it gets there. The table has 64 rows, which are
+# blocks 0 to 7. Somebody wants row 40, which is in block 5, and writes 40.
 
 
 # %%
@@ -199,9 +199,9 @@ group = jnp.array([0, 0, 1, 1, 1, 2, 3, 3], jnp.int32)
 print(verdict_on(lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, group))
 
 # %% [markdown]
-# The result is right. The kernel needs one entry besides its own, `group_ref[t - 1]`, and the body may read any element of a
-# prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list, because index -1 does not
-# wrap around here.
+# The result is right. The kernel needs one entry besides its own, `group_ref[t - 1]`, and the body may read any element
+# of a prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list, because index -1
+# does not wrap around here.
 #
 # Now two other lists, for the same kernel. In the first, the groups are not sorted. In the second, no block belongs to
 # group 2. **Predict** for each: is the result right, and if not, which blocks of it are wrong, and why?
@@ -216,14 +216,14 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
     print(f"{name}\n{verdict}\n")
 
 # %% [markdown]
-# Groups 0, 1 and 3 are left and visited again later; only group 2, with its one visit, is right. The kernel restarts a sum
-# whenever the group changes. It could not resume the old one, because an output block leaves VMEM when its index changes.
-# That is lesson 4's rule: **the steps that lead to one output block must be neighbors.** In the second list no step leads
-# to block 2, so it is never written: **what is empty stays garbage.**
+# Groups 0, 1 and 3 are left and visited again later; only group 2, with its one visit, is right. The kernel restarts a
+# sum whenever the group changes. It could not resume the old one, because an output block leaves VMEM when its index
+# changes. That is lesson 4's rule: **the steps that lead to one output block must be neighbors.** In the second list no
+# step leads to block 2, so it is never written: **what is empty stays garbage.**
 #
-# The remedy for the first is to sort the *steps*, not only the groups: `order` says which block of x step t takes. It is a
-# second prefetched list, and the map of x looks it up. For empty groups there are two remedies. You can add an entry to the
-# lists for each of them, with a step that writes zeros. Or you can have the output begin as an array of zeros:
+# The remedy for the first is to sort the *steps*, not only the groups: `order` says which block of x step t takes. It is
+# a second prefetched list, and the map of x looks it up. For empty groups there are two remedies. You can add an entry to
+# the lists for each of them, with a step that writes zeros. Or you can have the output begin as an array of zeros:
 # `input_output_aliases={3: 0}` tells JAX that argument 3 of the call, counted with the prefetched ones, and output 0 share
 # their memory. A block that is never visited then keeps its zeros. The kernel gets one more ref, which it does not use.
 #
@@ -270,9 +270,9 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
 # > (COO stands for coordinates.)
 #
 # Below, 6 blocks of a matrix of 4 x 4 blocks are stored; the next section takes 32 of 256. b is dense, and is cut into
-# panels of 512 columns, the first grid axis j. For each panel, every stored block needs one matmul: block (r, c) times the
-# rows of b that belong to column c, added to the rows of the result that belong to row r. You have met all the parts: the
-# map of b looks up `cols`, the map of the result looks up `rows`, and the accumulator is reset when the row changes.
+# panels of 512 columns, the first grid axis j. For each panel, every stored block needs one matmul: block (r, c) times
+# the rows of b that belong to column c, added to the rows of the result that belong to row r. You have met all the parts:
+# the map of b looks up `cols`, the map of the result looks up `rows`, and the accumulator is reset when the row changes.
 # (`still` is for an experiment later.) Read the kernel, then answer: **what are the two `pl.when` for, and why does one
 # look back and the other ahead?**
 
@@ -352,15 +352,15 @@ print("columns", cols)
 print(verdict_on(sparse_times_dense, plain, values, rows, cols, b))
 
 # %% [markdown]
-# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because the
-# sum must be stored at the last step of its row: after that step the block is written back. Rows without blocks keep their
-# zeros.
+# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because
+# the sum must be stored at the last step of its row: after that step the block is written back. Rows without blocks keep
+# their zeros.
 #
 # ## An eighth of the work
 #
-# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense matmul of that size is the rival: it
-# multiplies all 256 blocks. The kernel is priced alone, and with the zeros that XLA fills in before it. **Guess** how many
-# times faster it is on a v5e, predicted (compiler).
+# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense matmul of that size is the rival:
+# it multiplies all 256 blocks. The kernel is priced alone, and with the zeros that XLA fills in before it. **Guess** how
+# many times faster it is on a v5e, predicted (compiler).
 
 # %% tags=["predict"]
 rows, cols = drawn(16, 32)
@@ -381,8 +381,8 @@ for name, report in [
     )
 
 # %% [markdown]
-# With an eighth of the work, the kernel alone takes nine tenths of the time, and over zeros nearly all of it. What does the
-# time go to? Three suspects come to mind:
+# With an eighth of the work, the kernel alone takes nine tenths of the time, and over zeros nearly all of it. What does
+# the time go to? Three suspects come to mind:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
 # - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every
@@ -407,15 +407,16 @@ for still in ("", "b", "values", "b and values"):
     )
 
 # %% [markdown]
-# Bandwidth explains less than half of the time. Taking away one kind of copy changes little, because each step still waits
-# for the other; without both, most of the wait is gone. So it is not b in particular. **Each step waits for the short copy
-# that the step before it requested, and one small block is too little work to hide it.** How long such a copy takes is the
-# simulator's assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait may be shorter.
+# Bandwidth explains less than half of the time. Taking away one kind of copy changes little, because each step still
+# waits for the other; without both, most of the wait is gone. So it is not b in particular. **Each step waits for the
+# short copy that the step before it requested, and one small block is too little work to hide it.** How long such a copy
+# takes is the simulator's assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait
+# may be shorter.
 #
 # Then the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b come into VMEM at once, as one
-# block that stays for all 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays in
-# VMEM too, so that the order of the list no longer matters and empty rows are zeroed at the first step. And a step can take
-# several stored blocks. **Guess** what happens to the time with 1, 2, 4 and 8 blocks a step.
+# block that stays for all 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays
+# in VMEM too, so that the order of the list no longer matters and empty rows are zeroed at the first step. And a step can
+# take several stored blocks. **Guess** what happens to the time with 1, 2, 4 and 8 blocks a step.
 
 
 # %%
@@ -468,8 +469,8 @@ for per_step in (1, 2, 4, 8):
     )
 
 # %% [markdown]
-# With one block a step, having b in VMEM does not help: the step still waits for its block of A. With more blocks the time
-# falls. Where does it go? The report says how much of it is waiting for copies.
+# With one block a step, having b in VMEM does not help: the step still waits for its block of A. With more blocks the
+# time falls. Where does it go? The report says how much of it is waiting for copies.
 
 # %%
 for per_step, report in taken.items():
@@ -480,8 +481,8 @@ for per_step, report in taken.items():
     )
 
 # %% [markdown]
-# With one block, a step takes about a thousand cycles, and waits for more than half of them. How long would its work and its
-# bytes take without any waiting?
+# With one block, a step takes about a thousand cycles, and waits for more than half of them. How long would its work and
+# its bytes take without any waiting?
 
 # %%
 macs = 4 * 128 * 128  # multiply-adds of four MXUs in a cycle
@@ -495,9 +496,9 @@ print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in 
 
 # %% [markdown]
 # The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from
-# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, what remains is
-# mostly bandwidth: the eight panels alone, four of b and four of the result with 2 MiB each, take 30,751 cycles, and the
-# kernel waits for less than that.
+# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, bandwidth can
+# explain all of the wait that remains: the eight panels alone, four of b and four of the result with 2 MiB each, take
+# longer.
 #
 # ## At what density does the dense matmul win?
 #
@@ -508,9 +509,9 @@ print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in 
 # >
 # > **break-even**: the density at which the sparse kernel takes as long as the dense one.
 #
-# On paper two things limit the second kernel: the MXU, for a time in proportion to the density, and HBM, which carries b, the
-# result and the stored blocks. **Predict by roofline**, as if copies and products overlapped perfectly: at which density does
-# the sparse product take as long as the dense one, which the MXU limits?
+# On paper two things limit the second kernel: the MXU, for a time in proportion to the density, and HBM, which carries b,
+# the result and the stored blocks. **Predict by roofline**, as if copies and products overlapped perfectly: at which
+# density does the sparse product take as long as the dense one, which the MXU limits?
 
 
 # %% tags=["predict"]
@@ -526,9 +527,9 @@ for density in (0, 1 / 8, 1 / 2, 1):
 print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
 
 # %% [markdown]
-# By roofline the sparse product is never slower: half of the blocks take half of the time, and below about 27 % the MXU no
-# longer matters, because moving b and the result takes longer. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at
-# which each of them crosses the line of the dense product.
+# By roofline the sparse product is never slower: half of the blocks take half of the time, and below about 27 % the MXU
+# no longer matters, because moving b and the result takes longer. Now turn the dial, which has the compiler's figures for
+# both kernels. **Look for** the density at which each of them crosses the line of the dense product.
 
 # %%
 curves = {"one block a step": [], "eight blocks a step": []}
@@ -545,26 +546,26 @@ viz.density_dial(curves, dense)
 
 
 # %% [markdown]
-# The kernels do not keep the roofline's promise, because neither of them reaches the roof. One block a step breaks even at a
-# density of 14 %, and eight blocks a step at 59 %. So before you ask whether a matrix is
-# sparse enough, ask how much of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks
-# of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and
-# Block-Sparse Computation").
+# The kernels do not keep the roofline's promise, because neither of them reaches the roof. One block a step breaks even
+# at a density of 14 %, and eight blocks a step at 59 %. So before you ask whether a matrix is sparse enough, ask how much
+# of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks of 512 x 512 at a density
+# of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
 #
 # ## As many steps as there are entries
 #
 # So far the length of the list was part of the program: a list of another length is another program, and JAX compiles
-# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts get
-# work. There are two options.
+# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts
+# get work. There are two options.
 #
 # - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
 #   fixed length, and the steps beyond `count` do not run.
 # - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
 #   lists that repeat their last entry skip the copies.
 #
-# Both compile once, and the first saves the empty steps. Neither writes the blocks beyond `count`. If something reads them
-# after the kernel, the output has to begin as zeros, or the empty steps of the second option have to write them. The next
-# cell uses the first option for our gather. **Predict:** what do the last blocks of the result hold, for which no step runs?
+# Both compile once, and the first saves the empty steps. Neither writes the blocks beyond `count`. If something reads
+# them after the kernel, the output has to begin as zeros, or the empty steps of the second option have to write them. The
+# next cell uses the first option for our gather. **Predict:** what do the last blocks of the result hold, for which no
+# step runs?
 
 
 # %% tags=["predict"]
@@ -597,9 +598,9 @@ for count in (4, 6):
 # ## The guess
 #
 # `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
-# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
-# And data decides whether a step copies anything; a step that does pays the latency of its copy, however little it computes.
-# That is why a kernel with an eighth of the work can take nearly as long as one with all of it.
+# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there
+# are. And data decides whether a step copies anything; a step that does pays the latency of its copy, however little it
+# computes. That is why a kernel with an eighth of the work can take nearly as long as one with all of it.
 
 # %% [markdown]
 # ## Five questions
@@ -615,8 +616,8 @@ for count in (4, 6):
 # changes.</details>
 #
 # <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
-# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The list
-# must be sorted.</details>
+# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The
+# list must be sorted.</details>
 #
 # <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
 # does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
@@ -639,7 +640,8 @@ for count in (4, 6):
 # ### Only some blocks of a dense product
 #
 # The mirror problem has dense inputs and a sparse output: a and b are multiplied, and only some blocks of the result are
-# wanted, such as the scores of an attention with a sparse mask. Now the output is the list of blocks. Step t multiplies the rows of a that
+# wanted, such as the scores of an attention with a sparse mask. Now the output is the list of blocks. Step t multiplies
+# the rows of a that
 # `rows_ref[t]` names by the columns of b that `cols_ref[t]` names.
 
 
@@ -668,8 +670,8 @@ def sampled(a, b, rows, cols):
 
 
 # %% [markdown]
-# Here every step writes a block of its own, so the result is right for every order of the list. **Predict:** does the order
-# matter at all? The next cell counts the bytes for two orders of the same 32 blocks.
+# Here every step writes a block of its own, so the result is right for every order of the list. **Predict:** does the
+# order matter at all? The next cell counts the bytes for two orders of the same 32 blocks.
 
 # %% tags=["predict"]
 a = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
@@ -680,8 +682,8 @@ for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
     print(f"{name:14} {moved / 1e6:.1f} MB")
 
 # %% [markdown]
-# For an output that is added to, the order decides whether the kernel is right. For inputs, it decides how much the kernel
-# reads: a panel of a stays in VMEM as long as the row stays the same. Exercise 12.10 asks how little is possible.
+# For an output that is added to, the order decides whether the kernel is right. For inputs, it decides how much the
+# kernel reads: a panel of a stays in VMEM as long as the row stays the same. Exercise 12.10 asks how little is possible.
 #
 # ### How much fits into SMEM
 #
@@ -713,16 +715,17 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
     print(f"{shape!s:10}", "accepted" if report.ok else report.error)
 
 # %% [markdown]
-# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs in an array of two rows, or in
-# two lists.
+# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs in an array of two rows, or
+# in two lists.
 #
 # ### What the figures of this lesson rest on
 #
-# libtpu's simulator reads every entry of a prefetched list as 0. Asked about our kernels as they are, it would see a block that never changes, and would count far too few copies. Since the lists are known
-# here, the library adds to each such load the number that it should have found, and checks over the whole grid that the
-# kernel then visits the same blocks as with the real list. The instructions that this adds are counted with the kernel's
-# own: some 5 to 40 for each look-up. For the kernels of this lesson that is about one percent. Where a list decides which
-# block comes, there are no cycles without its values:
+# libtpu's simulator reads every entry of a prefetched list as 0. Asked about our kernels as they are, it would see a
+# block that never changes, and would count far too few copies. Since the lists are known here, the library adds to each
+# such load the number that it should have found, and checks over the whole grid that the kernel then visits the same
+# blocks as with the real list. The instructions that this adds are counted with the kernel's own: some 5 to 40 for each
+# look-up. For the kernels of this lesson that is about one percent. Where a list decides which block comes, there are no
+# cycles without its values:
 
 # %%
 unknown = jax.ShapeDtypeStruct((32,), jnp.int32)

@@ -3,8 +3,8 @@
 #
 # *75 minutes, then 80 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
 # for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
-# not need a TPU; with one, the kernels also run on it. Short of time? Leave out "What does it wait for?" and "When it does
-# not help": about 60 minutes.*
+# not need a TPU; with one, the kernels also run on it. Short of time? Leave out "What does it wait for?" and "When it
+# does not help": about 60 minutes.*
 #
 # Attention is two matmuls with a softmax between them. Each of T queries computes T scores, turns them into weights, and
 # returns the weighted mean of T values. Below is attention as one would write it in JAX, for eight heads with 2048
@@ -251,8 +251,8 @@ for size, report in steps.items():
 #
 # The compiler's report breaks the cycles down by what the core was waiting for. Here they are for one step, beside what
 # the two matmuls of that step take at the peak. "Issue" is time in which instructions are issued; "MXU" and "XLU" are the
-# times spent waiting for a result of that unit, and "scalar" is the time spent on the loop over the grid and on addresses.
-# We leave out a few smaller ones. **Look for** the reason why blocks of 128 are so slow.
+# times spent waiting for a result of that unit, and "scalar" is the time spent on the loop over the grid and on
+# addresses. We leave out a few smaller ones. **Look for** the reason why blocks of 128 are so slow.
 
 # %%
 WAITS = {
@@ -302,9 +302,9 @@ for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
 # ## One basic block
 #
 # What else keeps the MXU waiting? While the VPU and the EUP work on the exponentials of *this* block, the MXU could work
-# on the scores of the *next*. The compiler does reorder instructions like that, but hardly beyond a basic block, as lesson
-# 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only the copies for the
-# next step begin earlier.
+# on the scores of the *next*. The compiler does reorder instructions like that, but hardly beyond a basic block, as
+# lesson 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only the copies
+# for the next step begin earlier.
 #
 # So put several blocks of keys into one basic block. The keys and values of a head fit into VMEM, 512 KiB each. The
 # kernel below takes them whole, has no third grid axis, and goes through the blocks of keys in a loop, with the same
@@ -391,10 +391,10 @@ for name in ("a loop in the step", "one basic block"):
     print(f"cycles a step, {name}: {', '.join(waits)}")
 
 # %% [markdown]
-# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop saves the work of the
-# pipeline between the blocks of keys, and unrolling it saves another sixth of the time. The library's kernel has all 16
-# blocks of a head in one basic block. The picture shows what the MXU and the EUP do along both programs. **Look for** the
-# stretches in which the MXU has little to do.
+# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop has no grid step
+# between the blocks of keys and takes a tenth less than the grid; unrolled, it takes another sixth less. The library's
+# kernel has all 16 blocks of a head in one basic block. The picture shows what the MXU and the EUP do along both
+# programs. **Look for** the stretches in which the MXU has little to do.
 
 
 # %%
@@ -434,9 +434,9 @@ along_the_program(
 
 # %% [markdown]
 # An iteration of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are not
-# there, and at the end m, l and acc are brought up to date. In one basic block the compiler fills most of these gaps with
-# the matmuls of the iterations before and after; what remains are mostly those at the ends of the block. So a step issues
-# fewer bundles, and it also waits less than half as long for results of the MXU.
+# there, and at the end m, l and acc are brought up to date. In one basic block the compiler fills gaps between the
+# iterations with matmuls of their neighbors: 397 bundles without the MXU remain, where four iterations of the loop have
+# four times 159. So a step issues fewer bundles, and it also waits less than half as long for results of the MXU.
 #
 # **The units have to work at the same time, and for that the compiler needs independent work within one basic block.**
 #
@@ -451,8 +451,8 @@ viz.block_map(2048, 2048, 512, 512, causal=True)
 # %% [markdown]
 # Six of the sixteen blocks are masked as a whole. Such a block can be handled in three ways: mask it, skip its work with
 # `pl.when`, or skip its copies too, with an index map that stays where it is, as in lesson 8. For blocks of one size that
-# is `jnp.minimum(i, j)`. The kernel below is `flash` with the mask of `above_diagonal`; its arguments say in which steps it
-# works, and which block of keys a step has. **Predict** the three times. Ten sixteenths of the time would be 86 us.
+# is `jnp.minimum(i, j)`. The kernel below is `flash` with the mask of `above_diagonal`; its arguments say in which steps
+# it works, and which block of keys a step has. **Predict** the three times. Ten sixteenths of the time would be 86 us.
 
 
 # %% tags=["predict"]
@@ -531,9 +531,9 @@ reordered = functools.partial(flash_causal, last_first=True, **stays)
 print(f"empty first   {priced(reordered)}")
 
 # %% [markdown]
-# It shrinks to less than half. So skipping copies is not enough: those that remain need work to hide behind. In the kernel
-# with one basic block there are no empty steps at all, because each block of queries has its own branch, which contains
-# no work for the keys above the diagonal.
+# It shrinks to less than half. So skipping copies is not enough: those that remain need work to hide behind. In the
+# kernel with one basic block there are no empty steps at all, because each block of queries has its own branch, which
+# contains no work for the keys above the diagonal.
 
 # %%
 print(f"one block     {priced(functools.partial(straight, causal=True))}")
@@ -554,11 +554,11 @@ print(f"one block     {priced(functools.partial(straight, causal=True))}")
 # - ds = p (dp - delta), where delta is the sum of o * g for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# With `lse=True`, `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where does
-# delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the gradient of
-# a softmax is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the sum of p (g v)
-# is g times the sum of p v, which is g times o: a sum over D elements of two arrays that are already in HBM. Check all of
-# it in plain JAX, after the forward kernel.
+# With `lse=True`, `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where
+# does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the
+# gradient of a softmax is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the
+# sum of p (g v) is g times the sum of p v, which is g times o: a sum over D elements of two arrays that are already in
+# HBM. Check all of it in plain JAX, after the forward kernel.
 
 
 # %%
@@ -612,11 +612,11 @@ print(f"backward alone: {backwards:5.1f} us, {five / backwards:.0%} of the MXU's
 #
 # A fused kernel saves bytes that grow with T x T. When T is small, there are few to save, and you have seen that XLA
 # moves none as long as the scores fit into VMEM beside everything else. What is left then is what XLA does not overlap.
-# **Predict** for which of these the kernel takes less than half of XLA's time: 8 heads of 256 or 512 positions, 4 of 1024,
-# and 2 to 16 heads of 2048.
+# **Predict** for which of these the kernel takes less than half of XLA's time: 8 heads of 256 or 512 positions, 4 of
+# 1024, and 2 to 16 heads of 2048.
 
 # %% tags=["predict"]
-print("heads     T   XLA moves        XLA     kernel")
+print("heads     T   XLA moves        XLA     kernel, of it waiting for copies")
 for heads, t in [
     (8, 256),
     (8, 512),
@@ -630,23 +630,39 @@ for heads, t in [
     xla = compiler.compile_tpu(plain, *arrays(heads, t))
     ours = compiler.compile_tpu(blocks, *arrays(heads, t))
     print(
-        f"{heads:5} {t:5} {xla.hbm_bytes / 1e6:8.1f} MB {xla.seconds * 1e6:7.1f} us {ours.seconds * 1e6:7.1f} us"
+        f"{heads:5} {t:5} {xla.hbm_bytes / 1e6:8.1f} MB {xla.seconds * 1e6:7.1f} us "
+        f"{ours.seconds * 1e6:7.1f} us, {ours.time_split.get('DMA wait', 0) / ours.cycles:4.0%}"
     )
 
 # %% [markdown]
 # As long as the scores of these problems fit into VMEM, the kernel takes seven to nine tenths of XLA's time from 512
-# positions on. With 256 it is slower than XLA: a step has so little work that the kernel waits for its copies. Once the
-# scores do not fit, it takes less than a third.
+# positions on. With 256 it is slower than XLA: its steps are short, and for a third of its time and more it waits
+# for their copies. Once the scores do not fit, it takes less than a third of XLA's time.
 #
 # The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and reading the
 # cache of keys and values takes longer than everything that is computed from it. Lesson 14 is about that case.
 #
 # ## The guess
 #
-# Three quarters of the other 260 us go to the memory: with its scores in VMEM, a head takes 19.2 us instead of 43.5, which
-# makes 194 us for eight. The rest goes mostly to the work of the softmax, which XLA does not hide behind the matmuls. A
-# kernel without the bytes was slower than XLA in small blocks, because it issues more instructions for each score, and
-# waits between them. It became fast when its units could work at the same time: larger blocks, statistics in the lanes
+# One experiment is left: how long does XLA take for four heads, whose scores fit into VMEM, if there is no softmax?
+
+
+# %%
+def without_softmax(q, k, v):
+    s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.float32)
+    return jnp.einsum("hts,hsd->htd", s.astype(v.dtype), v)
+
+
+for name, fn in (("with", plain), ("without", without_softmax)):
+    report = compiler.compile_tpu(fn, *arrays(4, T))
+    print(f"4 heads {name:7} softmax: {report.seconds * 1e6:5.1f} us")
+print(f"their matmuls at the peak: {matmul_us(4, T):5.1f} us")
+
+# %% [markdown]
+# Three quarters of the other 260 us go to the memory: with its scores in VMEM, a head takes 19.2 us instead of 43.5,
+# which makes 194 us for eight. The rest is mostly the softmax: without it XLA takes a tenth longer than the matmuls. A
+# kernel without the bytes was slower than XLA in blocks of 128, where issuing and counting alone take 328 cycles in each
+# of 2048 steps, 448 us. It became fast when its units could work at the same time: larger blocks, statistics in the lanes
 # where they are needed, and one basic block that holds several blocks of keys.
 
 # %% [markdown]
@@ -765,7 +781,7 @@ for name, (fn, *shapes) in kinds.items():
     print(f"{name:14} {compiler.compile_tpu(fn, *shapes).seconds * 1e6:6.1f} us")
 
 # %% [markdown]
-# The window saves time, and the segments cost some, because every block needs a mask. Heads of 64 have half of the FLOPs
+# The window saves time. With segments the kernel masks every block, and takes longer. Heads of 64 have half of the FLOPs
 # and take almost as long. The MXU pads a depth or a width of 64 to 128, and the library's kernel for such heads
 # transposes the scores, so that only one of the two matmuls is padded. The MXU would then need three quarters of the
 # time. What does the kernel spend the rest on? It is not waiting:
@@ -780,8 +796,8 @@ for name in ("causal", "heads of 64"):
     )
 
 # %% [markdown]
-# It waits less than the kernel for heads of 128, but it issues more bundles, in which fewer of the MXU's slots are filled.
-# The exponentials and the maximum are as many as before, and they have less of the MXU's time to hide behind.
+# It waits less than the kernel for heads of 128, but it issues more bundles, in which fewer of the MXU's slots are
+# filled. The scores are as many as before, and with them the exponentials and the maxima.
 #
 # ### In a model
 #

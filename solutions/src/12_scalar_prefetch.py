@@ -50,9 +50,9 @@ checks.check("12.1", copies)
 # *Difficulty 2 of 5. 7 minutes, 6 lines. Fast track.*
 #
 # x is float32[G, M, K], y is float32[G, K, N], and `order` is a permutation of the G numbers, int32[G]. Matrix g of x is
-# multiplied by matrix `order[g]` of y, and the product becomes matrix `order[g]` of the result. Kernel and call are given; a
-# step multiplies two matrices. Write the three block specs. `None` as a size of a block leaves that axis out of the ref
-# (lesson 4).
+# multiplied by matrix `order[g]` of y, and the product becomes matrix `order[g]` of the result. Kernel and call are
+# given; a step multiplies two matrices. Write the three block specs. `None` as a size of a block leaves that axis out of
+# the ref (lesson 4).
 
 
 # %% answer="12.2"
@@ -100,8 +100,8 @@ checks.check("12.2", specs)
 # *Difficulty 2 of 5. 6 minutes, 12 lines.*
 #
 # `window(x, start)` returns the 64 x 128 elements of x that begin at row `start[0]` and column `start[1]`: element numbers,
-# int32[2], of which the first is a multiple of 64 and the second a multiple of 128. They are known only when the function is
-# called. Write kernel and call. Only that window of x may be copied.
+# int32[2], of which the first is a multiple of 64 and the second a multiple of 128. They are known only when the function
+# is called. Write kernel and call. Only that window of x may be copied.
 
 
 # %% answer="12.3"
@@ -140,8 +140,8 @@ checks.check("12.3", window)
 #
 # x is float32[8 T, N], T blocks of eight rows. Block t belongs to group `group[t]`; the list is int32[T] and sorted.
 # `largest(x, group)` returns, for each of the `GROUPS` groups, eight rows that hold the element-by-element maximum of the
-# group's blocks: [8 * GROUPS, N] in all. A group without blocks gets -inf. Write kernel and call; a step looks at one block
-# of x, and x is read once.
+# group's blocks: [8 * GROUPS, N] in all. A group without blocks gets -inf. Write kernel and call; a step looks at one
+# block of x, and x is read once.
 
 # %% given="12.4"
 GROUPS = 6
@@ -195,8 +195,8 @@ checks.check("12.4", largest)
 #
 # A is [M, K] in blocks of 128 x 128, of which `values` are stored, bfloat16[Z, 128, 128], at block rows `rows` and block
 # columns `cols`. This time the lists are sorted by *column*, and every column has a block. `transposed_product(values,
-# rows, cols, b)` returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given, except
-# for the two index maps that look something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
+# rows, cols, b)` returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given,
+# except for the two index maps that look something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
 
 
 # %% given="12.5"
@@ -274,8 +274,8 @@ checks.check("12.5", transposed_product)
 #
 # This is the sparse kernel of JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse Computation", as of
 # November 2026), shortened. That page shows its result to be right on a v5e, and it is right here too. But the simulator
-# refuses the kernel: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to
-# change? Answer with its number.
+# refuses the kernel: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has
+# to change? Answer with its number.
 
 # %% given="12.6"
 checks.listing("12.6")
@@ -300,9 +300,9 @@ checks.check("12.6", line)
 # `wanted_scores(q, k, wanted)` multiplies q, float32[M, 128], by the transpose of k, float32[N, 128], in blocks of 128 x 128.
 # `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must
 # not cost a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves garbage in the result,
-# and one copies blocks of k that no product needs. k is to be copied only for wanted blocks, so prefetch a second list that
-# says, for each step, which block of k should be there: `arrivals` returns it, int32[number of steps], and may use JAX. The
-# first step copies a block of k in any case, so let it be one that is needed. At least one flag is 1. Tip:
+# and one copies blocks of k that no product needs. k is to be copied only for wanted blocks, so prefetch a second list
+# that says, for each step, which block of k should be there: `arrivals` returns it, int32[number of steps], and may use
+# JAX. The first step copies a block of k in any case, so let it be one that is needed. At least one flag is 1. Tip:
 # `jax.lax.cummax` carries the largest value so far along an axis.
 
 
@@ -398,11 +398,11 @@ checks.check("12.7", wanted_scores)
 #
 # *Difficulty 2 of 5. 8 minutes, 2 lines.*
 #
-# A kernel takes `cycles` cycles for each pair of a stored block of `side` x `side` elements and a panel of `width` columns of
-# b, in bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is `clock` Hz. At
-# which density do both take the same time? `break_even(side, width, cycles, clock, peak)` returns a share, 0.25 for a
-# quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix does not
-# occur. Why not?)
+# A kernel takes `cycles` cycles for each pair of a stored block of `side` x `side` elements and a panel of `width`
+# columns of b, in bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is
+# `clock` Hz. At which density do both take the same time? `break_even(side, width, cycles, clock, peak)` returns a share,
+# 0.25 for a quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix
+# does not occur. Why not?)
 
 
 # %% answer="12.8"
@@ -426,10 +426,10 @@ checks.check("12.8", break_even)
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
 # `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and the
-# result has `ROWS` block rows, bfloat16[128 * ROWS, N], with sums kept in float32. But the lists come in any order, a place may
-# occur more than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example. N is a
-# multiple of 256. The lesson's second kernel is a good start. At Z = 40, K = N = 1024 and 8 block rows, at most 28,000
-# cycles on a v5e (predicted (compiler)).
+# result has `ROWS` block rows, bfloat16[128 * ROWS, N], with sums kept in float32. But the lists come in any order, a
+# place may occur more than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example.
+# N is a multiple of 256. The lesson's second kernel is a good start. At Z = 40, K = N = 1024 and 8 block rows, at most
+# 28,000 cycles on a v5e (predicted (compiler)).
 
 # %% given="12.9"
 ROWS = 8
@@ -496,8 +496,8 @@ checks.check("12.9", sparse_product)
 #
 # `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the
 # lists, which is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes
-# between HBM and VMEM win: par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM. The
-# lesson's kernel moves twice as many. JAX may prepare lists, and only lists, outside the kernel.
+# between HBM and VMEM win: par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM.
+# The lesson's kernel moves twice as many. JAX may prepare lists, and only lists, outside the kernel.
 
 
 # %% answer="12.10"

@@ -189,11 +189,11 @@ checks.check("13.4", blocks)
 # - s = scale * q @ k.T, and p = exp(s - lse),
 # - dp = g @ v.T, and ds = p * (dp - delta).
 #
-# q and g are float32[heads, T, D]; k and v are float32[heads, S, D], where S may differ from T. The forward kernel has kept
-# lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. A row can be broadcast down the sublanes for free, but not across
-# lanes. So compute everything *transposed*, with keys down and queries across: s.T = scale * k @ q.T, dp.T = v @ g.T, and
-# ds.T = p.T * (dp.T - delta). Write the kernel, with `product` for all matmuls. The call is given, with the keys as the
-# last axis of its grid.
+# q and g are float32[heads, T, D]; k and v are float32[heads, S, D], where S may differ from T. The forward kernel has
+# kept lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. A row
+# can be broadcast down the sublanes for free, but not across lanes. So compute everything *transposed*, with keys down
+# and queries across: s.T = scale * k @ q.T, dp.T = v @ g.T, and ds.T = p.T * (dp.T - delta). Write the kernel, with
+# `product` for all matmuls. The call is given, with the keys as the last axis of its grid.
 
 
 # %% answer="13.5"
@@ -441,8 +441,8 @@ checks.check("13.9", flash)
 # *Difficulty 5 of 5. 45 minutes, 40 lines. Further.*
 #
 # `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128] for T = 512 and T = 1024, with the scale 1 / sqrt(128);
-# its result has the shape and the dtype of q. The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024. Par is 10,500. With so few keys, a
-# whole row of scores fits into VMEM. What does that make superfluous?
+# its result has the shape and the dtype of q. The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024.
+# Par is 10,500. With so few keys, a whole row of scores fits into VMEM. What does that make superfluous?
 
 
 # %% answer="13.10"

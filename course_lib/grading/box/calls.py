@@ -11,11 +11,15 @@ import jax
 import numpy as np
 from jax._src import api_util, core, linear_util
 from jax._src.state import types as state
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.interpreters import partial_eval
 
 from course_lib import chips, grid
 from course_lib.grading.box import values, writing
+
+# The memories that a block spec may name, by the word that is sent.
+MEMORY = {"any": pl.ANY, "vmem": pltpu.VMEM, "smem": pltpu.SMEM, "hbm": pltpu.HBM}
 
 
 class _Type:

@@ -34,7 +34,6 @@ from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
 from course_lib.errors import raw, table
 from course_lib.grading.box import calls, layers_inside, pipes, reading, values
-from course_lib.grading.box.standin import MEMORY
 
 _LONGEST = 4000  # characters of an exception's text
 
@@ -153,12 +152,12 @@ class Box:
             sizes = value.block_shape
             plain = sizes is None or all(size is None or type(size) is int for size in sizes)
             space = value.memory_space
-            if not plain or value.pipeline_mode is not None or not (space is None or space in MEMORY.values()):
+            if not plain or value.pipeline_mode is not None or not (space is None or space in calls.MEMORY.values()):
                 raise values.Unportable("it has a BlockSpec with more than sizes, an index map and a memory space.")
             parts = (
                 sizes and tuple(sizes),
                 value.index_map,
-                space and next(n for n, s in MEMORY.items() if s is space),
+                space and next(n for n, s in calls.MEMORY.items() if s is space),
             )
             return ["spec", *(values.written(part, other, depth + 1) for part in parts)]
 

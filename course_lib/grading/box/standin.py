@@ -13,14 +13,10 @@ from collections.abc import Callable
 
 import jax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.errors.table import CARRIED
 from course_lib.grading.box import calls, reading, values
 from course_lib.grading.box.values import Damaged, items
-
-# The memories that a block spec may name, by the word that is sent.
-MEMORY = {"any": pl.ANY, "vmem": pltpu.VMEM, "smem": pltpu.SMEM, "hbm": pltpu.HBM}
 
 
 class Answers:
@@ -72,9 +68,9 @@ class Answers:
     def _spec(self, sizes: object, index_map: object, space: object) -> pl.BlockSpec:
         sizes, index_map, space = (self.value(each) for each in (sizes, index_map, space))
         good = sizes is None or (isinstance(sizes, tuple) and all(n is None or type(n) is int for n in sizes))
-        if not good or not (index_map is None or callable(index_map)) or not (space is None or space in MEMORY):
+        if not good or not (index_map is None or callable(index_map)) or not (space is None or space in calls.MEMORY):
             raise Damaged("it has a block spec that is none.")
-        return pl.BlockSpec(sizes, index_map, memory_space=space and MEMORY[space])
+        return pl.BlockSpec(sizes, index_map, memory_space=space and calls.MEMORY[space])
 
     def _class(self, ref: object, name: object, layer: object, nothing: object) -> object:
         from course_lib.grading.box import layers

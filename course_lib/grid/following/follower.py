@@ -182,7 +182,7 @@ class Follower:
 
     def _empty_ref(self, eqn, inputs: list, active, times: int) -> list:
         (variable,) = eqn.outvars
-        return [Ref(f"scoped {variable}", space_of(variable.aval), variable.aval)]
+        return [Ref("an empty_ref", space_of(variable.aval), variable.aval)]
 
     def _get(self, eqn, inputs: list, active, times: int) -> list:
         self._touched("read", eqn, inputs[0], inputs[1:], active)

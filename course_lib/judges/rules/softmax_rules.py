@@ -65,19 +65,20 @@ def no_maximum(found: Finding) -> Complaint | None:
 
 
 def two_axes(found: Finding) -> Complaint | None:
-    """Report a maximum along one axis of the scores, and a sum of their exponentials along another."""
+    """Report a maximum along one axis of the scores, where their exponentials are summed along another and no other."""
     for call in found.walk.calls:
         kernel = _read(call)
         for largest in (op for op in kernel.ops if op.name == "reduce_max"):
             since = flow.spread(kernel.ops, set(largest.outputs))
             powers = {v for op in kernel.ops if op.name in _EXP and not since.isdisjoint(op.inputs) for v in op.outputs}
-            for total in (op for op in kernel.ops if op.name == "reduce_sum" and kernel.origins(op.inputs[0]) & powers):
-                if _shape(largest) == _shape(total) and (axes := _axes(largest)) != _axes(total):
-                    return Complaint(
-                        f"The maximum is taken along axis {axes[0]} of a block of scores, and the exponentials are "
-                        f"summed along axis {_axes(total)[0]}.",
-                        "both belong to one row of the softmax: take them along the same axis, with keepdims=True.",
-                    )
+            sums = [op for op in kernel.ops if op.name == "reduce_sum" and kernel.origins(op.inputs[0]) & powers]
+            axes = [_axes(op) for op in sums if _shape(op) == _shape(largest)]
+            if axes and _axes(largest) not in axes:
+                return Complaint(
+                    f"The maximum is taken along axis {_axes(largest)[0]} of a block of scores, and the exponentials "
+                    f"are summed along axis {axes[0][0]}.",
+                    "both belong to one row of the softmax: take them along the same axis, with keepdims=True.",
+                )
     return None
 
 

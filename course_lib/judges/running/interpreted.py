@@ -80,7 +80,7 @@ def quiet(printed: io.StringIO | None = None) -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with contextlib.redirect_stdout(io.StringIO() if printed is None else printed):
+        with contextlib.redirect_stdout(io.StringIO() if printed is None else printed), compat.races_printed():
             yield
     finally:
         logger.setLevel(level)

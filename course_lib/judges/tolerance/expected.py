@@ -52,7 +52,8 @@ def expected(reference: Callable, args: tuple, result=None, one_pass: bool = Fal
 def _one(value: np.ndarray, exact: np.ndarray, bound: np.ndarray | None, guessed: tuple[str, ...]) -> Expected:
     if not is_float(value.dtype):
         return Expected(value=value, bound=bound)
-    unknown, guessed = np.isnan(bound) & np.isfinite(exact), guessed or ("sort",)  # of which some ends are known
+    unknown = np.isnan(bound) & np.isfinite(exact)
+    guessed = guessed or ("sort",)  # which has a rule, and makes a bound NaN only where two keys may change places
     if unknown.all() and unknown.size:
         return Expected(value=value, guessed=guessed)
     return Expected(value=value, exact=exact, bound=bound, guessed=guessed if unknown.any() else ())

@@ -7,16 +7,10 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from course_lib import judges
+from course_lib.judges.slips import online_softmax
 from course_lib.lessons.lesson_13 import plain
 
-_SIDE = 128  # of a block
-
-
-def turned(x):
-    """Return x, float32[heads, T, S], with each block of 128 x 128 transposed in its place."""
-    heads, t, s = x.shape
-    blocks = x.reshape(heads, t // _SIDE, _SIDE, s // _SIDE, _SIDE)
-    return jnp.swapaxes(blocks, 2, 4).reshape(heads, t, s)
+turned = functools.partial(online_softmax.turned, side=128)  # each block of float32[heads, T, S] in its place
 
 
 def _p_and_ds(q, k, v, g, lse, delta, *, s=lambda s: s, exp=jnp.exp, dp=lambda dp: dp, ds=None):
