@@ -166,10 +166,11 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
     """Return a complaint about arithmetic outside the kernel, or None. If there is no kernel, a judge says so."""
     for trial in trials:
         try:
-            found = judges.arithmetic_around(trial.walk) if trial.like is None else []
+            walk = trial.walk
         except Exception:  # the judges will say what is wrong
             continue
-        if found and malformed.not_a_kernel(trial.walk) is None:
+        found = judges.arithmetic_around(walk) if trial.like is None else []
+        if found and malformed.not_a_kernel(walk) is None:
             return (
                 f"Part of {what} stands outside the kernel: {', '.join(found)}.",
                 "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
