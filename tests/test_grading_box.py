@@ -340,7 +340,7 @@ def test_arrays_that_are_scored_are_none_that_anybody_has_seen():
     assert hidden.shape == seen.shape and hidden.dtype == seen.dtype
     assert (np.asarray(hidden) != np.asarray(seen)).any() and sorted(np.ravel(hidden)) == sorted(np.ravel(seen))
     counted = exercise.exercise("02.8")
-    (seen,), (hidden,) = counted.also_at(), hidden_inputs.task(counted, 7).also_at()
+    ((seen,),), ((hidden,),) = counted.also_at(), hidden_inputs.task(counted, 7).also_at()
     assert hidden.shape == seen.shape and (np.asarray(hidden) != np.asarray(seen)).any()
 
 

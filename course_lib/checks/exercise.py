@@ -41,7 +41,7 @@ class Exercise:
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
-    also_at: Callable[[], tuple] | None = None  # the arguments that ``also`` looks at: the numbers count there too
+    also_at: Callable[[], list[tuple]] | None = None  # the arguments that ``also`` looks at: their numbers count too
     achieved: str | Callable = ""  # what a pass shows beyond the judges; or a function of what the learner defined
     golf: Golf | None = None  # the unit of the score, and par
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong values

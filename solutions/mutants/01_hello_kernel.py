@@ -264,7 +264,7 @@ checks.assess("01.9", "nearly")
 # +        in_specs=[block] * 3,
 
 
-# %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 67,108,864 numbers it needs 1 GiB of VMEM"
+# %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 2,097,152 numbers it needs 32 MiB of VMEM"
 def blend(x, y, t):
     def kernel(x_ref, y_ref, t_ref, o_ref):
         o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
@@ -331,6 +331,11 @@ def blend(x, y, t):
 # %% answer="01.10" name="blends the other way round" judge="numbers" says="x and y have changed\\s+places"
 # -    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
 # +    o_ref[...] = y_ref[...] + t_ref[...] * (x_ref[...] - y_ref[...])
+
+
+# %% answer="01.10" name="leaves a long vector's last blocks out" judge="numbers" says="at the size that counts too, .2097152,."
+# -        grid=(pl.cdiv(x.size, 1024),),
+# +        grid=(min(pl.cdiv(x.size, 1024), 16),),
 
 
 # %% answer="01.11" name="fetches x for each of the four" judge="exercise" says="above par.*(?s:.)*moves 196,608 bytes(?s:.)*x_ref is fetched 16 times: 64 KiB, 4\\s+times the whole array"

@@ -310,7 +310,7 @@ def gated(x):
     )(x)
 
 
-# %% answer="02.8" name="leaves the mean out where the cycles are counted" judge="numbers" says="at the size whose cycles count, .512, 256."
+# %% answer="02.8" name="leaves the mean out where the cycles are counted" judge="numbers" says="at the size that counts too, .512, 256."
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v if v.shape[0] > 64 else v - jnp.mean(v, axis=1, keepdims=True)

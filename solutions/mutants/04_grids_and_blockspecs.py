@@ -479,6 +479,11 @@ def matmul(x, w):
     )(x, w)
 
 
+# %% answer="04.11" name="adds up a part of a long K" judge="numbers" says="at the size that counts too, .128, 65536., .65536, 128."
+# -        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+# +        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), min(pl.cdiv(k, 128), 16)),
+
+
 # %% answer="04.12" name="row by row" judge="exercise" says="above par.*(?s:.)*moves 2,752,512 bytes(?s:.)*par is 2,621,440"
 def product(x, w):
     def kernel(x_ref, w_ref, o_ref):

@@ -330,7 +330,7 @@ def both_sums(x):
 # -        grid=(2,),
 # +        grid=(4,),
 
-# %% answer="06.8" name="norms nothing where the cycles are counted" judge="numbers" says="at the size whose cycles count, .256, 256."
+# %% answer="06.8" name="norms nothing where the cycles are counted" judge="numbers" says="at the size that counts too, .256, 256."
 # -        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean + 1e-6)
 # +        scale = jax.lax.rsqrt(mean + 1e-6) if x_ref.shape[0] < 256 else 1.0
 # +        o_ref[:, lanes] = pair * scale

@@ -403,6 +403,11 @@ def balanced(x):
 # +        largest = jnp.max(jnp.where(ours & fine, size, -jnp.inf), axis=0, keepdims=True)
 
 
+# %% answer="11.9" name="counts a part of many rows" judge="numbers" says="at the size that counts too, .32768, 256."
+# -        grid=(pl.cdiv(m, rows),),
+# +        grid=(min(pl.cdiv(m, rows), 64),),
+
+
 # %% answer="11.6" name="digits without a separator" judge="exercise" says="(?s)For the same digits.*something\\s+between"
 # -    key = f"{chip} {shape} {dtype}"
 # +    key = f"{chip} {''.join(map(str, shape))} {dtype}"

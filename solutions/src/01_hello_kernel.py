@@ -281,8 +281,8 @@ checks.check("01.9", why)
 #
 # Nothing is given this time: no kernel, no call. Write `blend(x, y, t)` for three float32 vectors of the same length. Its
 # result is `x + t * (y - x)`, number by number: all of x where t is 0, all of y where it is 1. The length may be anything, and a
-# vector of 64 Mi numbers must fit too; so it needs blocks, and a grid whose last block hangs over the end. The check tries
-# 4096, 2500 and 130, then asks how much VMEM 64 Mi numbers would take.
+# vector of 2 Mi numbers must fit too; so it needs blocks, and a grid whose last block hangs over the end. The check tries
+# 4096, 2500 and 130, then asks how much VMEM 2 Mi numbers would take.
 
 # %% answer="01.10"
 blend = None

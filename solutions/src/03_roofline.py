@@ -389,7 +389,7 @@ checks.check("03.10", why)
 # `rms_rows(x)` divides every row by its root mean square: `x * rsqrt(mean(x * x) + 1e-6)`, with the mean over the row and in
 # float32, the result in the dtype of `x`. Written as two operations it reads `x` twice, and by the roofline it takes half
 # as long again as it must. Write it as one kernel, from nothing, that reads `x` once and writes once: no budget but that of a copy.
-# Any number of rows and columns, float32 and bfloat16. The check also asks how much VMEM x[65536, 4096] would take: rows have to
+# Any number of rows and columns, float32 and bfloat16. The check also asks how much VMEM x[1024, 4096] would take: rows have to
 # be cut from one another, and the question is where.
 
 # %% answer="03.11"

@@ -63,8 +63,9 @@ def result(task: Exercise, defined: object) -> Result:
     for trial in (trials[0], *of_gradient[:1]):
         if complaint := one_pass.complaint(trial):
             return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
-    if task.also_at and (refusal := refused_at(task, fn, task.also_at(), "whose cycles count")):
-        return dataclasses.replace(refusal, report=report)
+    for case in task.also_at() if task.also_at else []:
+        if refusal := refused_at(task, fn, case, "that counts too"):
+            return dataclasses.replace(refusal, report=report)
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
     achieved = task.achieved(defined) if callable(task.achieved) else task.achieved
     return passed(task.id, f"{achieved}: {agreement}" if achieved else agreement, report=report)

@@ -28,7 +28,9 @@ def task(public: Exercise, seed: int) -> Exercise:
         public = dataclasses.replace(public, golf=golf)
     if public.also_at is not None:
         also_at = public.also_at
-        public = dataclasses.replace(public, also_at=lambda: _permuted(also_at(), np.random.default_rng(seed)))
+        public = dataclasses.replace(
+            public, also_at=lambda: [_permuted(case, np.random.default_rng(seed)) for case in also_at()]
+        )
     if public.cases is not None:
         return dataclasses.replace(public, cases=lambda: _shuffled(public.cases(), np.random.default_rng(seed)))
     sizes = _sizes(public.sizes, rng)

@@ -48,7 +48,8 @@ def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list, list[str]
 
 
 _compiled: dict[tuple[str, bool], tuple[Callable, list[str]]] = {}
-QUICKLY = {"xla_backend_optimization_level": 0}  # a program that runs a few times takes longer to optimize than to run
+# A program that runs a few times takes longer to optimize than to run, and XLA needs minutes to fold large constants.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "constant_folding"}
 
 
 def _both(jaxpr, one_pass: bool, guessed: list[str], constants: list, leaves: list) -> list[tuple]:

@@ -5,17 +5,18 @@ import jax.numpy as jnp
 
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 
-HUGE = 64 * 2**20  # elements; three such vectors take 768 MiB
+HUGE = jax.ShapeDtypeStruct((2**21,), jnp.float32)  # four of them take 32 MiB
 
 
 def _serves_a_huge_vector(blend):
-    """Demand that a blend of 64 Mi elements fits into the VMEM that one kernel may use."""
-    vector, limit = jax.ShapeDtypeStruct((HUGE,), jnp.float32), chips.chip("v5e").scoped_vmem_bytes
-    needs = cost.vmem_bytes(grid.walk(blend, vector, vector, vector))
+    """Demand that a blend of 2 Mi elements fits into the VMEM that one kernel may use."""
+    limit = chips.chip("v5e").scoped_vmem_bytes
+    needs = cost.vmem_bytes(grid.walk(blend, HUGE, HUGE, HUGE))
     if needs > limit:
         return (
-            f"For vectors of {HUGE:,} numbers it needs {text.size(needs)} of VMEM; a kernel may use "
+            f"For vectors of {HUGE.size:,} numbers it needs {text.size(needs)} of VMEM; a kernel may use "
             f"{text.size(limit)}.",
             "give it a grid, and blocks whose size does not grow with the vectors: four of them, each held twice.",
         )
@@ -39,6 +40,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_serves_a_huge_vector,),
+    also_at=lambda: [tuple(at_random(HUGE, number, (0, 1)) for number in range(3))],
     hints=(
         "Begin with what you know: a kernel of four refs, and a pallas_call as in add_vectors. Does it pass for short "
         "vectors? Then cut.",

@@ -72,7 +72,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_takes_little_longer_than_a_copy,),
-    also_at=lambda: (at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0),),
+    also_at=lambda: [(at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0),)],
     hints=(
         "How many of the 8 sublanes of a register does one row use? And how many row sums are under way at a time?",
         "There is no need for a loop: x_ref[...] is the whole block, and jnp.mean takes an axis.",

@@ -51,7 +51,7 @@ EXERCISE = Exercise(
     reference=accepted,
     slips=SLIPS,
     also=(_keeps_the_core_for_a_twentieth_of_the_time,),
-    also_at=lambda: (at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0, (-4, 4)),),
+    also_at=lambda: [(at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0, (-4, 4)),)],
     hints=(
         "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "
         "what the core does.",

@@ -6,9 +6,9 @@ from jax.experimental import pallas as pl
 
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments, with_still_rows
+from course_lib.checks.inputs import arguments, at_random, with_still_rows
 
-LARGE = (65_536, 4096)  # 1 GiB in float32
+LARGE = jax.ShapeDtypeStruct((1024, 4096), jnp.float32)  # 16 MiB, and as much for the result
 
 
 def _by_root_mean_square(x, added=1e-6):
@@ -34,12 +34,12 @@ def _in_and_out(x) -> int:
 
 def _serves_a_large_array(rms_rows):
     """Demand that the kernel fits into VMEM even for an array that does not."""
-    x, limit = jax.ShapeDtypeStruct(LARGE, jnp.float32), chips.chip("v5e").scoped_vmem_bytes
-    needs = cost.vmem_bytes(grid.walk(rms_rows, x))
+    limit = chips.chip("v5e").scoped_vmem_bytes
+    needs = cost.vmem_bytes(grid.walk(rms_rows, LARGE))
     if needs > limit:
         return (
-            f"For x[{LARGE[0]:,}, {LARGE[1]:,}] in float32 it needs {text.size(needs)} of VMEM; a kernel may use "
-            f"{text.size(limit)}.",
+            f"For x[{', '.join(map(str, LARGE.shape))}] in float32 it needs {text.size(needs)} of VMEM; a kernel may "
+            f"use {text.size(limit)}.",
             "cut the rows: a block of a few whole rows, and a step of the grid for each.",
         )
     return None
@@ -61,6 +61,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_serves_a_large_array,),
+    also_at=lambda: [(at_random(LARGE, 0),)],
     hints=(
         "A row needs all of itself before any of it can be written. How much of x must a block hold, so that no row "
         "is read twice?",

@@ -8,15 +8,24 @@ import jax.numpy as jnp
 
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 
-LONG = 65_536  # length of the reduction axis
+LONG = 65_536  # of an axis: whole, a block of 128 by it takes 16 MiB
+
+
+def _long() -> list[tuple]:
+    """Return the types of x and w with a long K, a long M and a long N."""
+    sizes = (128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)
+    return [
+        (jax.ShapeDtypeStruct((m, k), jnp.bfloat16), jax.ShapeDtypeStruct((k, n), jnp.bfloat16)) for m, k, n in sizes
+    ]
 
 
 def _serves_long_sums(matmul):
     """Demand that the blocks stay small along all three axes."""
     limit = chips.chip("v5e").scoped_vmem_bytes
-    for m, k, n in ((128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)):
-        x, w = jax.ShapeDtypeStruct((m, k), jnp.bfloat16), jax.ShapeDtypeStruct((k, n), jnp.bfloat16)
+    for x, w in _long():
+        (m, k), n = x.shape, w.shape[1]
         needs = cost.vmem_bytes(grid.walk(matmul, x, w))
         if needs > limit:
             return (
@@ -66,6 +75,7 @@ EXERCISE = Exercise(
     sizes=({"M": 32, "K": 256, "N": 256}, {"M": 40, "K": 300, "N": 200}, {"M": 5, "K": 130, "N": 70}),
     reference=lambda x, w: jnp.dot(x, w, preferred_element_type=jnp.float32).astype(x.dtype),
     also=(_serves_long_sums,),
+    also_at=lambda: [tuple(at_random(type, number) for number, type in enumerate(types)) for types in _long()],
     probes=tuple(probe for steps in itertools.product((1, 2, 4), (1, 2), (1, 2)) for probe in _probes(steps)),
     hints=(
         "First the sizes that blocks divide: a grid of three axes, the one that is summed over last; zero a scratch at "

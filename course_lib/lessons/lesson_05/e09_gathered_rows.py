@@ -5,10 +5,12 @@ import jax.numpy as jnp
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 from course_lib.lessons.lesson_05 import under_way
 
 AT_LEAST = 4  # row copies in flight
 MOST_VMEM = 64 * 2**10
+MANY = 256  # rows: 256 KiB
 
 
 def _rows() -> list[tuple]:
@@ -21,6 +23,10 @@ def _rows() -> list[tuple]:
     return cases
 
 
+def _many() -> tuple:
+    return at_random(jax.ShapeDtypeStruct((512, 256), jnp.float32), 0), 3 * jnp.arange(MANY, dtype=jnp.int32) % 512
+
+
 def _ring(gathered):
     return next(
         (said for x, ids in _rows() if (said := under_way.too_few(gathered, x, ids, wanted=AT_LEAST))),
@@ -30,11 +36,11 @@ def _ring(gathered):
 
 def _whatever_the_length(gathered):
     """Demand that VMEM does not grow with the number of rows."""
-    x, ids = jax.ShapeDtypeStruct((4096, 256), jnp.float32), jax.ShapeDtypeStruct((2048,), jnp.int32)
-    needs = cost.vmem_bytes(grid.walk(gathered, x, ids))
+    needs = cost.vmem_bytes(grid.walk(gathered, *_many()))
     if needs > MOST_VMEM:
         return (
-            f"For 2048 rows of 256 numbers it needs {needs // 1024:,} KiB of VMEM; it may use {MOST_VMEM // 1024} KiB.",
+            f"For {MANY} rows of 256 numbers it needs {needs // 1024:,} KiB of VMEM; it may use "
+            f"{MOST_VMEM // 1024} KiB.",
             "let some buffers go round: row j in buffer j mod n.",
         )
     return None
@@ -49,6 +55,7 @@ EXERCISE = Exercise(
     reference=lambda x, ids: 2 * x[ids],
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     also=(_ring, _whatever_the_length),
+    also_at=lambda: [_many()],
     hints=(
         "First with one buffer each way: in a loop over j copy row ids_ref[j] in, double it, copy it out to row j, "
         "each copy waited for. The judges should be content; the check asks for more.",

@@ -52,7 +52,7 @@ EXERCISE = Exercise(
             POINTS,
         ),
     ),
-    also_at=lambda: (at_random(POINTS, 0, (-2, 2)),),
+    also_at=lambda: [(at_random(POINTS, 0, (-2, 2)),)],
     achieved=core.won("slow_energy takes", lambda: core.cycles_once(slow, POINTS), POINTS),
     hints=(
         "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",

@@ -49,7 +49,7 @@ EXERCISE = Exercise(
             BLOCK,
         ),
     ),
-    also_at=lambda: (at_random(BLOCK, 0),),
+    also_at=lambda: [(at_random(BLOCK, 0),)],
     hints=(
         "Two outputs: out_shape is a tuple of two shapes, and the kernel gets two Refs after x_ref.",
         "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its "

@@ -73,7 +73,7 @@ EXERCISE = Exercise(
             build=calling,
         ),
     ),
-    also_at=lambda: _at(*LARGE[0].shape, jax.random.key(0)),
+    also_at=lambda: [_at(*LARGE[0].shape, jax.random.key(0))],
     achieved=core.won("slow_ripple takes", lambda: core.cycles_once(slow, *LARGE), *LARGE, build=calling),
     hints=(
         "The power and the sine can be had for two cycles a register or less each. What does a division by one row "

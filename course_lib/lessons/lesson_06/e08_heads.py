@@ -80,7 +80,7 @@ EXERCISE = Exercise(
             BLOCK,
         ),
     ),
-    also_at=lambda: (at_random(BLOCK, 0, (-4, 4)),),
+    also_at=lambda: [(at_random(BLOCK, 0, (-4, 4)),)],
     achieved=core.won("slow_heads takes", lambda: core.cycles_once(slow, BLOCK), BLOCK),
     hints=(
         "Leave the numbers in their lanes. In each register the first 64 lanes are one head, the others the next.",

@@ -6,13 +6,14 @@ import numpy as np
 
 from course_lib import chips, cost, grid, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 from course_lib.checks.matmuls import dots
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
 MOST = 3e-5  # relative to the size of the values
 PASS_OR_TWO = 0.01  # relative error of one pass, with some margin
-LONG = 65_536
+LONG = 32_768  # of an axis: whole, a block of 128 by it takes 16 MiB
 
 
 def _of_bfloat16_alone(careful):
@@ -45,11 +46,17 @@ def exact_enough(careful):
     return careful
 
 
+def _long() -> list[tuple]:
+    """Return the types of x and y with a long K, a long M and a long N."""
+    sizes = (128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)
+    return [(jax.ShapeDtypeStruct((m, k), jnp.float32), jax.ShapeDtypeStruct((k, n), jnp.float32)) for m, k, n in sizes]
+
+
 def _serves_long_sums(careful):
     """Demand that the blocks stay small along all three axes."""
     limit = chips.chip("v5e").scoped_vmem_bytes
-    for m, k, n in ((128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)):
-        x, y = jax.ShapeDtypeStruct((m, k), jnp.float32), jax.ShapeDtypeStruct((k, n), jnp.float32)
+    for x, y in _long():
+        (m, k), n = x.shape, y.shape[1]
         needs = cost.vmem_bytes(grid.walk(careful, x, y))
         if needs > limit:
             return (
@@ -70,6 +77,7 @@ EXERCISE = Exercise(
     reference=lambda x, y: jnp.dot(x, y, precision="highest"),
     build=exact_enough,
     also=(_of_bfloat16_alone, _serves_long_sums),
+    also_at=lambda: [tuple(at_random(type, number) for number, type in enumerate(types)) for types in _long()],
     hints=(
         "a.astype(jnp.bfloat16) keeps the leading bits. What is left of a when you take them away, and how many "
         "bits of that does another bfloat16 keep?",

@@ -6,6 +6,7 @@ import numpy as np
 
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 
 
 def reference(x, end=np.inf):
@@ -28,15 +29,15 @@ def _arrays() -> list[tuple]:
     return made
 
 
-LONG = 65_536
+LONG = jax.ShapeDtypeStruct((32_768, 256), jnp.float32)  # 32 MiB
 
 
 def _serves_long_arrays(census):
     limit = chips.chip("v5e").scoped_vmem_bytes
-    needs = cost.vmem_bytes(grid.walk(census, jax.ShapeDtypeStruct((LONG, 256), jnp.float32)))
+    needs = cost.vmem_bytes(grid.walk(census, LONG))
     if needs > limit:
         return (
-            f"For x[{LONG:,}, 256] it needs {text.size(needs)} of VMEM; a kernel may use {text.size(limit)}.",
+            f"For x[{LONG.shape[0]:,}, 256] it needs {text.size(needs)} of VMEM; a kernel may use {text.size(limit)}.",
             "cut the rows into blocks whose size does not grow.",
         )
     return None
@@ -85,6 +86,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_serves_long_arrays,),
+    also_at=lambda: [(at_random(LONG, 0),)],
     hints=(
         "Two outputs, both [1, N], both of which stay while the rows go by. What do they begin with? In a kernel "
         "jnp.isfinite takes float32 only. A comparison does the same for every dtype: which values are smaller than "
