@@ -409,6 +409,11 @@ def cumulated(x):
 # +            max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)
 
 
+# %% answer="08.9" name="sees three blocks of many keys" judge="numbers" says="at the size that counts too, .128, 4096."
+# -        grid=(pl.cdiv(queries, bq), pl.cdiv(keys, bk)),
+# +        grid=(pl.cdiv(queries, bq), min(pl.cdiv(keys, bk), 3)),
+
+
 # %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the squares are divided by columns - 1"
 # -    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
 # +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)

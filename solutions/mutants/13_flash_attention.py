@@ -306,6 +306,11 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +            p, shrink = p.astype(v.dtype), jnp.exp2((m - new) * RATE)
 
 
+# %% answer="13.9" name="sees three blocks of many keys" judge="numbers" says="at the size that counts too, .2, 2048, 128."
+# -        for j in range(t // bk):
+# +        for j in range(min(t // bk, 3)):
+
+
 # %% answer="13.10" name="the first keys masked" judge="numbers" says="wrong"
 # -            triangle = jnp.where(column <= row, s[:, i * bq :], -jnp.inf)
 # +            triangle = jnp.where(column < row, s[:, i * bq :], -jnp.inf)

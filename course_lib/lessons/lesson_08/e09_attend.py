@@ -6,7 +6,7 @@ import numpy as np
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments, far_from_zero
+from course_lib.checks.inputs import arguments, at_random, far_from_zero
 
 _BLOCK = 128  # keys: the scores rise or fall from one such block to the next
 # Rise of the scores per block: small, so that a wrong factor shows, and more than exp can hold. Those that rise by 100
@@ -64,9 +64,13 @@ def _once(s, v, n) -> int:
     return cost.stored_bytes(s, n, out) + -(-s.shape[0] // 128) * cost.stored_bytes(v)
 
 
+def _many_keys() -> tuple:
+    s, v = (at_random(jax.ShapeDtypeStruct(shape, jnp.float32), 0) for shape in ((128, 4096), (4096, 128)))
+    return s, v, jnp.full((128, 1), 4096, jnp.int32)
+
+
 def _blocks_stay_small(attend):
-    s, v = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((128, 4096), (4096, 128)))
-    (call, *_) = grid.walk(attend, s, v, np.full((128, 1), 4096, np.int32)).calls
+    (call, *_) = grid.walk(attend, *_many_keys()).calls
     long = [o.name for o in call.inputs if o.pipelined and max(map(int, o.block_shape)) >= 4096]
     if long:
         return (
@@ -114,6 +118,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_blocks_stay_small,),
+    also_at=lambda: [_many_keys()],
     hints=(
         "08.6 has two carries. What else has to shrink when the maximum grows? Here each query has its own maximum, so "
         "all three carries have a row for each query.",

@@ -53,6 +53,13 @@ def _for_the_guides_size(mended):
             f"{text.duration(MOST_S)} are allowed. Its bytes take {text.duration(bytes_s)}, so they are not to blame.",
             "fewer and longer steps: how many does your grid have, and how long is bk?",
         )
+    peak_s = 2 * SIZE**3 / chip.bf16_flops
+    if report.seconds is not None and report.seconds < peak_s:
+        return (
+            f"For 8192 x 8192 it takes {text.duration(report.seconds)}, {vocabulary.COMPILER}. The arithmetic alone "
+            f"takes {text.duration(peak_s)} at the chip's peak.",
+            "do all of the work at every size.",
+        )
     return None
 
 

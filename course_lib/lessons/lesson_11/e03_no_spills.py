@@ -5,9 +5,9 @@ import jax.numpy as jnp
 
 from course_lib import compiler, grid, judges, text, vocabulary
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments, with_still_rows
+from course_lib.checks.inputs import arguments, at_random, with_still_rows
 
-LARGE = (2048, 2048)
+LARGE = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
 MOST = 1.1  # times what its bytes take
 EPSILON = 1e-6
 
@@ -25,14 +25,14 @@ def _cases() -> list[tuple]:
 
 def _without_spills(mended):
     try:
-        report = compiler.compile_tpu(mended, jax.ShapeDtypeStruct(LARGE, jnp.float32))
+        report = compiler.compile_tpu(mended, LARGE)
     except compiler.Unavailable:
         return None
     if not report.ok:
-        return f"For x[{LARGE[0]}, {LARGE[1]}] the compiler refuses it: {report.error.what}", "mend that first."
+        return f"For x[2048, 2048] the compiler refuses it: {report.error.what}", "mend that first."
     if report.spills:
         return (
-            f"For x[{LARGE[0]}, {LARGE[1]}] it spills {report.spills} registers, and loads them again.",
+            f"For x[2048, 2048] it spills {report.spills} registers, and loads them again.",
             "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn? "
             "And what else has to lie in one?",
         )
@@ -46,8 +46,8 @@ def _without_spills(mended):
 
 
 def _in_blocks_of_256(mended):
-    for operand in grid.walk(mended, jax.ShapeDtypeStruct(LARGE, jnp.float32)).calls[0].operands:
-        if operand.pipelined and tuple(operand.block_shape) != (256, LARGE[1]):
+    for operand in grid.walk(mended, LARGE).calls[0].operands:
+        if operand.pipelined and tuple(operand.block_shape) != (256, 2048):
             return (
                 f"Its block of {operand.name} is {tuple(operand.block_shape)}; the blocks of 256 rows stay.",
                 "keep the call as it is, and change the kernel.",
@@ -70,6 +70,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_in_blocks_of_256, _without_spills),
+    also_at=lambda: [(at_random(LARGE, 0),)],
     hints=(
         "viz.bundle_diff shows where they are: loads and stores. How many registers do 256 rows of 2048 columns fill?",
         "A loop over parts of the block: pl.loop, and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson. "
