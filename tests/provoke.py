@@ -1,5 +1,7 @@
 """Make a kernel fail, or a cure work, and see what the learner is told."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,6 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, compiler, errors
+from course_lib.errors import table
 
 Shape = jax.ShapeDtypeStruct
 X = Shape((256, 512), jnp.float32)
@@ -116,9 +119,29 @@ def prefetching(index_map):
     return f
 
 
+# Rows behind more special ones, which say more where they fit.
+GENERAL = {
+    "block-2d", "compiler-refused", "for-range", "gradient", "keyword", "misspelt", "number-in-kernel", "numpy-in-kernel",
+    "old-name", "plain-interpreter", "read-outside", "returned-function", "store-shape", "too-few-arguments",
+    "too-many-arguments", "traced-if",
+}  # fmt: skip
+
+
+def only_one_speaks(text, line, fitting=table._fitting):
+    """What fits a failure: of all rows that are not general, one."""
+    found = list(fitting(text, line))
+    others = {row.name for row, _ in found[1:]} - GENERAL
+    assert not others, f"{found[0][0].name} fits, and so do {others}: {text[:300]}"
+    return found
+
+
 def assert_explained(failure, provoke, says):
-    """The failure gets its own row, the name up to the comma, which ``says`` this and has a cure."""
-    explanation = provoke()
+    """The failure gets its own row, the name up to the comma, which ``says`` this and has a cure.
+
+    All other rows are silent, unless they are general ones.
+    """
+    with mock.patch.object(table, "_fitting", only_one_speaks):
+        explanation = provoke()
     assert explanation is not None, "nothing failed"
     assert explanation.name == failure.split(",")[0], str(explanation)
     assert says in explanation.what, explanation.what

@@ -3,6 +3,7 @@
 import re
 import textwrap
 import traceback
+from collections.abc import Iterator
 
 from course_lib.errors.explanation import WRITTEN, Explanation
 from course_lib.errors.raw import raw_text, tidy
@@ -18,11 +19,17 @@ def explain(error: BaseException | str, line: str = "") -> Explanation:
     text = tidy(error if isinstance(error, str) else raw_text(error))
     look = "" if isinstance(error, str) else line_of(error)
     line = known[1] if (known := re.match(r"look at (line [^:]+):", look)) else line
+    for row, found in _fitting(text, line):
+        what, next = row.what.format(**found), row.next.format(**found)
+        return Explanation(name=row.name, what=what, next=next + _taught(row.lesson), lesson=row.lesson)
+    return Explanation(name="", what=_last_words(text), next=look)
+
+
+def _fitting(text: str, line: str) -> Iterator[tuple[Row, dict[str, str]]]:
+    """Yield each row that fits, with the fields of its sentences; the first is the most special."""
     for row in ROWS:
         if (found := _fields(row, text, line)) is not None:
-            what, next = row.what.format(**found), row.next.format(**found)
-            return Explanation(name=row.name, what=what, next=next + _taught(row.lesson), lesson=row.lesson)
-    return Explanation(name="", what=_last_words(text), next=look)
+            yield row, found
 
 
 def _taught(lesson: str) -> str:

@@ -96,7 +96,7 @@ ROWS = (
     ),
     Row(
         "reshape-across-lanes",
-        r"unsupported shape cast.*?\(vector<(?P<old>(?:\d+x)+)(?P<dtype>\w+)>\) -> "
+        r"unsupported shape cast.*?\(vector<(?P<old>(?:\d+x)+)(?P<dtype>(?!i1>)\w+)>\) -> "
         r"vector<(?P<new>(?:\d+x)+)(?P=dtype)>",
         "The kernel reshapes {old} to {new}{where}, which moves values from lane to lane. The TPU's compiler has no "
         "way to do this reshape.",
