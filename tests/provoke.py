@@ -122,8 +122,8 @@ def prefetching(index_map):
 # Rows behind more special ones, which say more where they fit.
 GENERAL = {
     "block-2d", "compiler-refused", "for-range", "gradient", "keyword", "misspelt", "number-in-kernel",
-    "numpy-in-kernel", "old-name", "plain-interpreter", "read-outside", "returned-function", "store-shape", "too-few-arguments",
-    "too-many-arguments", "traced-if",
+    "numpy-in-kernel", "old-name", "plain-interpreter", "read-outside", "returned-function", "store-shape",
+    "too-few-arguments", "too-many-arguments", "traced-if",
 }  # fmt: skip
 
 
