@@ -5,8 +5,10 @@
 # lesson 4. You need the loop and the VMEM of lesson 5. You need the product in blocks of lesson 7. A TPU adds one thing: a profile
 # of your own, of the chip.*
 #
-# Below is a softmax of rows. Each grid step has 512 of them, and works on them in turns of a loop, `turn` rows at a time.
-# Any of seven choices of `turn` will do; three of them are checked here. Run the three cells.
+# Below is one transform, written twice. It takes 128 registers of numbers and replaces pairs of them by their sum and their
+# difference, in seven rounds (a Walsh-Hadamard transform). `passes=1` loads the 128 registers, goes through the seven rounds,
+# and stores the result. `passes=2` does the first three rounds for 8 registers at a time and stores them; then it loads
+# them again, 16 at a time, for the other four. So it loads and stores every number twice. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -30,46 +32,65 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import bench, compiler, cost, datasets, grid, judges, testing, viz
 
 
-def softmax(x, turn, rows=512):
-    def kernel(x_ref, o_ref):
-        @pl.loop(0, rows // turn)
-        def some_rows(n):
-            these = pl.ds(pl.multiple_of(turn * n, turn), turn)
-            x = x_ref[these, :]
-            raised = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
-            o_ref[these, :] = raised / jnp.sum(raised, axis=1, keepdims=True)
+def butterflies(values):
+    """Add and subtract registers whose numbers differ in one bit, bit after bit."""
+    bit = 1
+    while bit < len(values):
+        values = [
+            values[i ^ bit] - v if i & bit else v + values[i ^ bit]
+            for i, v in enumerate(values)
+        ]
+        bit *= 2
+    return values
 
-    block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+
+def transform(x, passes, steps=1):
+    """Transform the registers x[0], x[1] ..., once in each grid step; their number is a power of 2."""
+    n, few = x.shape[0], min(8, x.shape[0] // 4)
+
+    def kernel(x_ref, o_ref):
+        def one_pass(ref, groups):
+            for group in groups:
+                made = butterflies([ref[i] for i in group])
+                for i, value in zip(group, made, strict=True):
+                    o_ref[i] = value
+
+        if passes == 1:
+            one_pass(x_ref, [range(n)])
+        else:
+            one_pass(x_ref, [range(i, i + few) for i in range(0, n, few)])
+            one_pass(o_ref, [range(i, n, few) for i in range(few)])
+
+    stays = pl.BlockSpec(x.shape, lambda i: (0, 0, 0))
     return pl.pallas_call(
-        kernel,
-        out_shape=x,
-        grid=(x.shape[0] // rows,),
-        in_specs=[block],
-        out_specs=block,
+        kernel, out_shape=x, grid=(steps,), in_specs=[stays], out_specs=stays
     )(x)
 
 
-numbers = jax.random.normal(jax.random.key(0), (512, 1024))
-results = [softmax(numbers, turn) for turn in (8, 64, 512)]
-right = [bool(jnp.allclose(result, jax.nn.softmax(numbers))) for result in results]
-print("right:", right)
+sixteen = jax.random.normal(jax.random.key(0), (16, 8, 128))
+for passes in (1, 2):
+    twice = transform(transform(sixteen, passes), passes) / 16
+    print(f"passes={passes}, done twice: {jnp.allclose(twice, sixteen, atol=1e-5)}")
+
 
 # %%
-TURNS = (8, 16, 32, 64, 128, 256, 512)
-table = jax.ShapeDtypeStruct((2048, 1024), jnp.float32)
-reports = {
-    turn: compiler.compile_tpu(functools.partial(softmax, turn=turn), table)
-    for turn in TURNS
-}
-times = sorted(f"{report.seconds * 1e6:.1f}" for report in reports.values())
-spills = sorted(report.spills for report in reports.values())
-print("times in us, predicted (compiler), the shortest first:", *times)
-print("registers spilled in the program, the fewest first:   ", *spills)
+def a_step(passes, registers=128):
+    """(cycles of a grid step whose block is in VMEM already, the compiler's report)."""
+    x = jax.ShapeDtypeStruct((registers, 8, 128), jnp.float32)
+    few, many = (
+        compiler.compile_tpu(functools.partial(transform, passes=passes, steps=steps), x)
+        for steps in (2, 4)
+    )
+    return (many.cycles - few.cycles) / 2, many
+
+
+transforms = {passes: a_step(passes) for passes in (1, 2)}
+cycles = sorted(cycles for cycles, _ in transforms.values())
+print("cycles a step, predicted (compiler), the fewest first:", *cycles)
 
 # %% [markdown]
-# A spill is a value that found no free register, and is kept in VMEM meanwhile. One of the seven programs has 516 of them. One
-# takes nearly three times as long as the others. **Is it the same one?** Write down yes or no, and which `turn` you would
-# ship.
+# The additions and subtractions are the same, and no copy is waited for: the block stays in VMEM. One of the two takes three
+# times as long as the other. **Which one, and why?** Write it down, in one sentence.
 #
 # After this lesson you can
 # - find out why a kernel is wrong: with a print, with poison, with the simulator's log, with a race report,
@@ -256,87 +277,86 @@ for name, broken in BROKEN.items():
 #
 # ## Then fast: where do the cycles go?
 #
-# Back to the opening. A report splits the longest chain of instructions by what it waits for. **Guess** for `turn=8`:
-# which unit, or which wait, is the largest part?
+# Back to the opening. A bundle has a slot for a store, three for loads, and four for the VPU. A report says how many of
+# them are filled while the core is at work. **Guess** for both programs: which kind of slot is the fullest?
 
 # %% tags=["predict"]
-for turn in (8, 16, 32, 512):
-    split = reports[turn].time_split
-    largest = sorted(split, key=split.get, reverse=True)[:3]
-    parts = ", ".join(f"{name} {split[name]:,}" for name in largest)
-    print(f"turn {turn:3}: {reports[turn].cycles:6,} cycles, predicted (compiler): {parts}")
+print("passes   cycles a step   filled slots: VPU   load   store   predicted (compiler)")
+for passes, (cycles, report) in transforms.items():
+    vpu, load, store = (report.slots[unit] for unit in ("VPU", "load", "store"))
+    print(f"{passes:6} {cycles:15,.0f} {vpu:19.0%} {load:6.0%} {store:7.0%}")
 
 # %% [markdown]
-# The XLU, which takes the maximum and the sum of each row. To be sure, take it away: the same loads, exp, division and stores, with a
-# constant for the maximum and another for the sum. The numbers are wrong, the rest is the same. And take the copies away, which
-# would hide a part of what is saved: blocks that stay in place are copied once. So three steps less two are one step of work.
-
+# Two passes fill the slots of the VPU best: 896 additions and subtractions, four a bundle, take 224 cycles. In one pass almost
+# every bundle has a store, for almost 800 cycles, and there are only 128 results. What else does it store?
+#
+# ## Spills, bundle by bundle
+#
+# There are 64 registers. One pass holds 128 values in every round, and two passes hold 16 at most. **Look for one thing** in
+# their programs: what does one pass have that two passes have not?
 
 # %%
-def still(x, turn, xlu=True, unroll=1):
-    """The softmax in blocks that stay; without xlu constants stand for the maximum and the sum."""
+codes = {
+    f"passes={passes}": compiler.bundles(
+        functools.partial(transform, passes=passes, steps=2),
+        jax.ShapeDtypeStruct((128, 8, 128), jnp.float32),
+    )
+    for passes in (2, 1)
+}
+viz.bundle_diff(codes, in_a_step=True)
 
+# %% [markdown]
+# Stores and loads of values that found no free register. They are the spills of lesson 1; the load that brings a spill back
+# is a *fill*. (*Further* shows one of each.) A v5e stores one register a bundle, so 774 stores, 646 of them spills, take 774 of
+# the 793 cycles. (Two passes have fewer stores than their source: some results of the first stay in registers for the
+# second.)
+#
+# If spills are the reason, then the difference must go where nothing spills. Give the transform fewer registers.
+# **Predict:** from which number on are two passes the faster way?
+
+# %% tags=["predict"]
+print("registers   one pass: cycles, spills   two passes: cycles, spills")
+for registers in (16, 32, 64, 128):
+    one, two = (a_step(passes, registers) for passes in (1, 2))
+    print(
+        f"{registers:9} {one[0]:18,.0f} {one[1].spills:7}",
+        f"{two[0]:20,.0f} {two[1].spills:7}",
+    )
+
+# %% [markdown]
+# With 16 registers nothing spills, and both ways take the same time. With 32 one pass spills three values, and takes two cycles
+# longer. From 64 on it pays for every spill.
+#
+# ## Is a spill always a price?
+#
+# You know this softmax from lesson 2: a grid step has 512 rows, and works on `turn` of them at a time. More rows a turn need
+# more registers: 32 rows of 1024 columns fill 32 of them, and 64 rows fill all. **Predict:** here are seven choices of `turn`.
+# One of them takes nearly three times as long as the others. Is it the one that spills most?
+
+
+# %% tags=["predict"]
+def softmax(x, turn, rows=512):
     def kernel(x_ref, o_ref):
-        @pl.loop(0, 512 // turn, unroll=unroll)
+        @pl.loop(0, rows // turn)
         def some_rows(n):
             these = pl.ds(pl.multiple_of(turn * n, turn), turn)
             x = x_ref[these, :]
-            raised = jnp.exp(x - (jnp.max(x, axis=1, keepdims=True) if xlu else 1.0))
-            total = jnp.sum(raised, axis=1, keepdims=True) if xlu else 3.0
-            o_ref[these, :] = raised / total
+            raised = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+            o_ref[these, :] = raised / jnp.sum(raised, axis=1, keepdims=True)
 
-    block = pl.BlockSpec((512, x.shape[1]), lambda i: (0, 0))
-    grid = (x.shape[0] // 512,)
+    block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+    grid = (x.shape[0] // rows,)
     return pl.pallas_call(
         kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block
     )(x)
 
 
-def step(**knobs):
-    """(cycles of a grid step of 512 rows, spills)."""
-    few, many = (jax.ShapeDtypeStruct((512 * n, 1024), jnp.float32) for n in (2, 3))
-    few, many = (
-        compiler.compile_tpu(functools.partial(still, **knobs), x) for x in (few, many)
-    )
-    return many.cycles - few.cycles, few.spills
-
-
-print("cycles, predicted (compiler)   a step   a turn   a turn without the XLU   spills")
-for turn in (8, 32, 64, 512):
-    (cycles, spills), (bare, _) = step(turn=turn), step(turn=turn, xlu=False)
-    turns = 512 // turn
-    print(
-        f"turn {turn:3} {cycles:28,.0f} {cycles / turns:8,.0f} {bare / turns:24,.0f} {spills:8}"
-    )
-print(f"turn   8, unroll=4 {step(turn=8, unroll=4)[0]:18,.0f}")
-
-# %% [markdown]
-# Without the XLU, most of the time of 8 rows a turn is gone. A turn of 32 rows costs hardly more than one of 8: a maximum or a sum along
-# a row has a latency of some hundred cycles (lesson 2), the sum waits for the maximum, and the rows of one turn wait
-# together. The next turn begins when this one has ended. So what costs is that nothing overlaps across turns. Let it, and the cost
-# is gone: `unroll=4` on turns of 8 rows (lesson 8) costs nearly what turns of 32 rows do.
-#
-# ## Spills, bundle by bundle
-#
-# More rows a turn need more registers; there are 64. 32 rows of 1024 columns fill 32 of them; 64 rows fill all, and nothing is
-# left for the sums. Here is a grid step of two of the programs: **look for one thing**, what is added where, when the registers
-# run out.
-
-# %%
-codes = {
-    f"turn {turn}": compiler.bundles(functools.partial(softmax, turn=turn), table)
-    for turn in (32, 512)
+TURNS = (8, 16, 32, 64, 128, 256, 512)
+table = jax.ShapeDtypeStruct((2048, 1024), jnp.float32)
+reports = {
+    turn: compiler.compile_tpu(functools.partial(softmax, turn=turn), table)
+    for turn in TURNS
 }
-viz.bundle_diff(codes, in_a_step=True)
-
-# %% [markdown]
-# Loads and stores. A spill is a store to a place of its own, and a *fill* is the load that brings it back. (*Further* shows one of each
-# in the program.)
-#
-# And what do they cost? You have met the program that spills most, and the one that takes longest. **Predict:** how far are they
-# apart in time, with the copies there again?
-
-# %% tags=["predict"]
 print("turn      us   HBM alone   core alone   spills   VMEM KiB   predicted (compiler)")
 for turn, report in reports.items():
     print(
@@ -345,10 +365,10 @@ for turn, report in reports.items():
     )
 
 # %% [markdown]
-# Not the same one. The one with 516 spills has the fastest core, and the slow one has none. In time five of the seven are equal, for the bytes
-# bind. So **ask what binds before you remove a spill. A spill is free while store slots are empty or copies bind. If stores bind, each
-# one costs a cycle.** In this softmax store slots are empty: with blocks that stay, above, the program with most spills is the fastest,
-# too. (*Further* has a kernel in which stores bind.) What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
+# No: the slow one has no spills. It waits for the XLU, eight rows at a time (lesson 2). The one with 516 spills has the fastest
+# core, because it waits least and its slot for stores has room. And in time five of the seven are equal, for the bytes bind. So
+# **ask what binds before you remove a spill. A spill is free while store slots are empty or copies bind. If stores bind,
+# each one costs a cycle.** What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
 
 # %%
 wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
@@ -365,8 +385,8 @@ for turn in (256, 32, 8):
         print(f"{turn:4} {counted:11.1f}   {report.error.what}")
 
 # %% [markdown]
-# The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much for the 16 MiB that a kernel gets
-# unless it asks for more.
+# The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much for the 16 MiB that a
+# kernel gets unless it asks for more.
 #
 # So which of the seven to ship? I would ship 64. Its 33 spills cost 80 KiB, and its core has room: 17 us of the 20.5 that the
 # bytes take. 32 has no spill and stands at the edge, with 20.4 of 20.5, in a model that knows no other user of the memory.
@@ -631,12 +651,12 @@ print("jaxpr:", *re.findall(r"^.*(?:<-|mul).*$", jaxpr, re.M), sep="\n")
 print("bundle:", *(operation.text for operation in busy.operations), sep="\n  ")
 
 # %% [markdown]
-# And a spill and a fill, out of `turn=512`:
+# And a spill and a fill, out of the transform in one pass:
 
 # %%
 spilled = [
     (number, operation.text)
-    for number, bundle in enumerate(codes["turn 512"].bundles)
+    for number, bundle in enumerate(codes["passes=1"].bundles)
     for operation in bundle.operations
     if "spill" in operation.text
 ]
@@ -644,60 +664,6 @@ for number, words in (spilled[0], next(found for found in spilled if "vld" in fo
     print(f"bundle {number}: {words}")
 
 # %% [markdown]
-# ### A kernel that pays for its spills
-#
-# A Walsh-Hadamard transform adds and subtracts pairs of registers, here 128 of them, in seven rounds. In one pass all 128 are alive
-# at once. In two passes, 8 at a time and then 16, few are. The additions are the same. **Guess** which is faster, and by how much.
-# The block stays, so no copy hides anything.
-
-
-# %% tags=["predict"]
-def butterflies(values):
-    """Add and subtract registers whose numbers differ in one bit, bit after bit."""
-    bit = 1
-    while bit < len(values):
-        values = [
-            values[i ^ bit] - v if i & bit else v + values[i ^ bit]
-            for i, v in enumerate(values)
-        ]
-        bit *= 2
-    return values
-
-
-def transform(steps, passes, x):
-    def kernel(x_ref, o_ref):
-        first = [range(128)] if passes == 1 else [range(i, i + 8) for i in range(0, 128, 8)]
-        second = [] if passes == 1 else [range(i, 128, 8) for i in range(8)]
-        for ref, groups in ((x_ref, first), (o_ref, second)):
-            for group in groups:
-                made = butterflies([ref[i] for i in group])
-                for i, value in zip(group, made, strict=True):
-                    o_ref[i] = value
-
-    block = pl.BlockSpec((128, 8, 128), lambda i: (0, 0, 0))
-    return pl.pallas_call(
-        kernel, out_shape=x, grid=(steps,), in_specs=[block], out_specs=block
-    )(x)
-
-
-print("chip  passes   cycles a step   spills   predicted (compiler)")
-for chip in ("v5e", "v6e"):
-    for passes in (1, 2):
-        few, many = (
-            compiler.compile_tpu(
-                functools.partial(transform, steps, passes),
-                jax.ShapeDtypeStruct((128, 8, 128), jnp.float32),
-                chip=chip,
-            )
-            for steps in (2, 4)
-        )
-        a_step = (many.cycles - few.cycles) / 2
-        print(f"{chip:6}{passes:6}{a_step:16,.0f}{many.spills:9}")
-
-# %% [markdown]
-# The second pass loads and stores all 128 registers once more, and still wins: on a v5e a bundle stores one register, and the spills
-# of the first take most of those slots.
-#
 # ### Where the roofline is wrong
 #
 # The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full, latency: this
