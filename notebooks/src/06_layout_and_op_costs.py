@@ -64,8 +64,8 @@ for cycles in sorted(price.cycles for price in prices.values()):
 viz.tile_painter((20, 200))
 
 # %% [markdown]
-# The painter only counts. Is it right? The program tells, because it loads each register of float32 once. (A few flat rows of
-# bfloat16 or int8 may take more loads than registers.) **Predict two more:** how many registers take (3, 300) and
+# The painter only counts. Is it right? The program tells, because it loads each register of float32 once. (A few flat
+# rows of bfloat16 or int8 may take more loads than registers.) **Predict two more:** how many registers take (3, 300) and
 # (12, 4, 128)?
 
 # %% tags=["predict"]
@@ -87,8 +87,9 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
 # Keep the last two axes large, above all the last, and let the axes in front be short: an array of shape (n, 1, 1)
 # takes n registers.
 #
-# An array of 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, not to 8. Such flat tiles, side by side in a row, share a
-# register: (3, 300) has three tiles of 4 x 128, and so 2 registers. Two slices of a leading axis never share one, so (12, 4, 128) has 12.
+# An array of 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, not to 8. Such flat tiles, side by side in a row,
+# share a register: (3, 300) has three tiles of 4 x 128, and so 2 registers. Two slices of a leading axis never share one,
+# so (12, 4, 128) has 12.
 #
 # And narrow numbers share a lane. **Predict the cycles** of a copy of (32, 256) in float32, in bfloat16 and in int8.
 
@@ -105,14 +106,14 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
     )
 
 # %% [markdown]
-# A register holds 16 x 128 numbers of bfloat16, two tiles of 8 rows, and 32 x 128 of int8. A quarter of the bytes is a quarter of the cycles, as
-# long as nothing is computed and the rows fill the register.
+# A register holds 16 x 128 numbers of bfloat16, two tiles of 8 rows, and 32 x 128 of int8. A quarter of the bytes is a
+# quarter of the cycles, as long as nothing is computed and the rows fill the register.
 #
 # ## In HBM, too
 #
-# Registers are filled from VMEM, and VMEM from HBM. A kernel's blocks lie there in the same tiles. Take 1,048,576 numbers of
-# float32, 4.2 MB. A kernel doubles them, so 8.4 MB have to be moved. **Predict:** how many does it move if the numbers come
-# as a column, (1048576, 1)? As a row, as (8192, 128), as a vector of one axis? And the row, of bfloat16?
+# Registers are filled from VMEM, and VMEM from HBM. A kernel's blocks lie there in the same tiles. Take 1,048,576 numbers
+# of float32, 4.2 MB. A kernel doubles them, so 8.4 MB have to be moved. **Predict:** how many does it move if the numbers
+# come as a column, (1048576, 1)? As a row, as (8192, 128), as a vector of one axis? And the row, of bfloat16?
 
 
 # %% tags=["predict"]
@@ -149,8 +150,9 @@ for shape, block, index, dtype in (
 
 # %% [markdown]
 # A column's kernel moves 128 times its numbers: in HBM each row is padded to 128 lanes. Here XLA adds two copies besides,
-# which "Further" explains. (A short column, such as 8,192 numbers, XLA lays into VMEM: then these copies are all there is.)
-# A single row is padded in 16 bits, to two rows, and not in 32. (8192, 128) and a vector of one axis are not padded at all.
+# which "Further" explains. (A short column, such as 8,192 numbers, XLA lays into VMEM: then these copies are all there
+# is.) A single row is padded in 16 bits, to two rows, and not in 32. (8192, 128) and a vector of one axis are not padded
+# at all.
 #
 # > **Do not keep a vector as a column. Keep it as (n,) or (n / 128, 128), or, of 32 bits, as a row, (1, n).**
 #
@@ -158,9 +160,9 @@ for shape, block, index, dtype in (
 #
 # ## A list of prices
 #
-# JAX's page on [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sorts the operations on every
-# element into three classes. Cheap are `+ - *`, max, min, where, abs, the operations on bits, comparisons and casts. Medium
-# are `/ // %`, exp, tanh and pow. Expensive are sin and cos.
+# JAX's page on [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sorts the operations on
+# every element into three classes. Cheap are `+ - *`, max, min, where, abs, the operations on bits, comparisons and
+# casts. Medium are `/ // %`, exp, tanh and pow. Expensive are sin and cos.
 #
 # **Predict first.** Of the medium ones, two cost no more than an addition, and two, of whole numbers, cost more than a sine.
 # Which? Here is each operation of that list, and some more, priced for three chips. (Try int32.)
@@ -183,15 +185,15 @@ for name, column in (
     print(f"{name:12} {column:11}{kept.rows[name].cycles[column]:5.1f} cycles")
 
 # %% [markdown]
-# As cheap as an addition are exp and tanh. Dearer than two sines are `//` and `%` of whole numbers. So look a price up, for your
-# chip and your dtype: on a v6e x / y is as cheap as exp.
+# As cheap as an addition are exp and tanh. Dearer than two sines are `//` and `%` of whole numbers. So look a price up,
+# for your chip and your dtype: on a v6e x / y is as cheap as exp.
 #
 # Where does a price come from? Lesson 2 had the rule: the largest of stores, loads / 3, VPU / 4, and EUP. An
 # operation of the EUP takes a slot of the VPU, too, and is counted in both columns.
 #
 # Below is the rule beside the price. A division begins with a first guess of 1 / y, by the EUP, and fourteen operations
-# follow. **Predict:** what does it cost if the guess is left as it is? And if you make it better by hand, with one step of
-# Newton's?
+# follow. **Predict:** what does it cost if the guess is left as it is? And if you make it better by hand, with one step
+# of Newton's?
 
 
 # %% tags=["predict"]
@@ -235,30 +237,31 @@ for chip in ("v5e", "v5p", "v6e"):
     print(f"{chip:22}{pair[0].of_a_register:8.2f}{pair[1].of_a_register:17.2f}")
 
 # %% [markdown]
-# An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway. The rule
-# counts slots, so it is a lower bound: where the EUP works beside many operations of the VPU, as in Newton by hand, the
-# schedule may be longer.
+# An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway. The
+# rule counts slots, so it is a lower bound: where the EUP works beside many operations of the VPU, as in Newton by hand,
+# the schedule may be longer.
 #
-# The guess times x, and nothing else, costs what a copy costs. A step of Newton's, four operations more, squares the error of
-# the guess, and with it half the price of the division is reached. The other half is for zeros, infinities and very small
-# numbers. If y is none of them, write the step yourself on a v5e or a v5p. On a v6e do not: there the division of float32 is
-# a guess and one product, and Newton by hand makes it slower. (How exact that division is, only a v6e can tell.)
+# The guess times x, and nothing else, costs what a copy costs. A step of Newton's, four operations more, squares the
+# error of the guess, and with it half the price of the division is reached. The other half is for zeros, infinities, NaN
+# and numbers at the ends of float32's range. If y lies well inside of it, write the step yourself on a v5e or a v5p. On a
+# v6e do not: there the division of float32 is a guess and one product, and Newton by hand makes it slower. (How exact
+# that division is, only a v6e can tell.)
 #
 # - **A power of an array** is dear, for it has to be exact, for all numbers. If x is above 0, take exp2(y log2(x)): two
-#   operations of the EUP, two cycles. It is less exact, and the more so the larger y log2(x) is. A constant whole power is a
-#   few products.
+#   operations of the EUP, two cycles. It is less exact, and the more so the larger y log2(x) is. A constant whole power above 0
+#   is a few products.
 # - **An array of whole numbers cannot be divided by another** by any unit: the compiler writes a long division, bit by bit.
 #   By a constant it multiplies, as in `n // 60`. By a power of two shift and mask: `n >> 3` is `n // 8` and `n & 7` is
 #   `n % 8`, for negative numbers too.
 # - **A sine** has no unit either. It is made of some 150 operations, to be right at every angle. On a short
 #   interval a polynomial will do.
-# - **A sigmoid** as JAX writes it holds a division. By tanh it costs a quarter.
+# - **A sigmoid** as JAX writes it holds a division. By tanh it costs a quarter on a v5e.
 #
 # ## 16 bits are stored, 32 are computed
 #
 # bfloat16 halves the loads and the stores. What does it do to the arithmetic? Below is gelu, by its tanh formula: in
-# float32; in bfloat16; and in bfloat16 that is cast to float32 before and back at the end. And x / y, the same three ways.
-# **Predict the order** of each three, on a v5e.
+# float32; in bfloat16; and in bfloat16 that is cast to float32 before and back at the end. And x / y, the same three
+# ways. **Predict the order** of each three, on a v5e.
 
 
 # %% tags=["predict"]
@@ -282,17 +285,17 @@ for name, fn, count, row in (
 
 # %% [markdown]
 # The VPU of a v5e computes in 32 bits. Left to itself, bfloat16 is widened and packed again at each of gelu's operations.
-# Cast once, and it is widened once: take that cause away, and half of the price is gone. A division is the other way round: of
-# bfloat16 it is the guess and a product, as rough as bfloat16 is; of float32 it is all fourteen operations. A v6e has
-# operations of 16 bits of its own, and there the cast is a loss.
+# Cast once, and it is widened once: take that cause away, and half of the price is gone. A division is the other way
+# round: of bfloat16 it is the guess and a product, as rough as bfloat16 is; of float32 it is all fourteen operations. A
+# v6e has operations of 16 bits of its own, and there the cast is a loss.
 #
 # > **On a v5e and a v5p: store in bfloat16, and compute a chain of products and sums in float32: cast after the load, and
 # > before the store. Divide in bfloat16 where its exactness will do.**
 #
 # ## Sums, axis by axis
 #
-# An array of (16, 8, 128) is 16 full registers. Sum it over its first axis, over its second, over its last. Each time some
-# 16,000 numbers are added. **Predict:** the order, and about the factors.
+# An array of (16, 8, 128) is 16 full registers. Sum it over its first axis, over its second, over its last. Each time
+# some 16,000 numbers are added. **Predict:** the order, and about the factors.
 
 
 # %% tags=["predict"]
@@ -308,25 +311,26 @@ def sums(*shape):
 sums(16, 8, 128)
 
 # %% [markdown]
-# Over a leading axis registers are added to registers, a third of a cycle each: the loads take that long. Over the sublanes
-# each register is folded three times, 8 rows to 4 to 2 to 1, and each fold is a rotation and an addition. Over the lanes
-# it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy for eight
-# cycles: 16 of them take 43.
+# Over a leading axis registers are added to registers, a third of a cycle each: the loads take that long. Over the
+# sublanes each register is folded three times, 8 rows to 4 to 2 to 1, and each fold is a rotation and an addition. Over
+# the lanes it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy
+# for eight cycles: 16 of them take 43.
 
 # %%
 viz.sum_over_axis(16)
 
 # %% [markdown]
-# Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
-# its first axis. **Predict the factor.**
+# Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128),
+# and sum over its first axis. **Predict the factor.**
 
 # %% tags=["predict"]
 upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
 print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 
 # %% [markdown]
-# The same numbers, the same sums, and an eighth of the cycles. (A transpose in the kernel would not pay: it costs as much as
-# the sums along the lanes, as a table below shows. Whoever makes the array has to make it so, or a copy outside the kernel.)
+# The same numbers, the same sums, and an eighth of the cycles. (A transpose in the kernel would not pay: it costs as much
+# as the sums along the lanes, as a table below shows. Whoever makes the array has to make it so, or a copy outside the
+# kernel.)
 #
 # So the lanes are the worst? Here are the same 8 rows a slice, eight times as long: (8, 8, 1024), four times as many
 # numbers. **Predict all three.**
@@ -335,17 +339,18 @@ print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 sums(8, 8, 1024)
 
 # %% [markdown]
-# Now the sublanes are the worst, and the lanes cost half of what they did. First registers are added to registers, whatever
-# the axis. What is left is folded: 1.5 to 2 cycles a register down the sublanes, 2.7 along the lanes. Along 1,024 lanes one
-# register of eight is left to fold. Down 8 rows all 64 are.
+# Now the sublanes are the worst, and the lanes cost half of what they did. First registers are added to registers,
+# whatever the axis. What is left is folded: 1.5 to 2 cycles a register down the sublanes, 2.7 along the lanes. Along
+# 1,024 lanes one register of eight is left to fold. Down 8 rows all 64 are.
 #
 # > **Sum over leading axes if you can. Otherwise count the registers that are left to fold: fewest where most registers lie
 # > along the axis.**
 #
 # ## What moves, and what only has another name
 #
-# A reshape of a NumPy array is free: no number moves. In a kernel it is surely free if no number changes its sublane and its
-# lane. **Predict for each line:** free, paid for, or refused? Free means a cycle for each register: load it, store it.
+# A reshape of a NumPy array is free: no number moves. In a kernel it is surely free if no number changes its sublane and
+# its lane. **Predict for each line:** free, paid for, or refused? Free means a cycle for each register: load it, store
+# it.
 
 # %% tags=["predict"]
 MOVES = {
@@ -366,21 +371,21 @@ for name, (fn, shape) in MOVES.items():
     print(f"{name:30}{price.registers:9}{price.cycles:9.0f}{vpu:8.0f}{xlu:6.0f}")
 
 # %% [markdown]
-# None is refused. (64, 256) to (128, 128) does move numbers between sublanes, with two operations of the VPU a register, and
-# these fit beside the stores: such a move is free as well. The way back is not. (64, 128) to (64, 2, 64) moves half of all
-# numbers to other lanes, and makes 64 registers of 8: each slice of 2 x 64 begins its own. And to turn one row into a
-# column costs nearly what 128 x 128 numbers cost: the column, too, is 16 registers.
+# None is refused. (64, 256) to (128, 128) does move numbers between sublanes, with two operations of the VPU a register,
+# and these fit beside the stores: such a move is free as well. The way back is not. (64, 128) to (64, 2, 64) moves half
+# of all numbers to other lanes, and makes 64 registers of 8: each slice of 2 x 64 begins its own. And to turn one row
+# into a column costs nearly what 128 x 128 numbers cost: the column, too, is 16 registers.
 #
 # ## Where a slice begins
 #
 # A kernel may load a part of a Ref, and where the part begins may cost. It is *aligned* if it begins where a tile begins.
 # `compiler.slice_cost` asks for the price of such a load with its store, as `op_cost` does for an operation. **Predict:** which
-# is dearer, eight rows that begin at 3, or 128 lanes that begin at 64? And in bfloat16, where two rows share each lane: rows
-# from 4, or from 3?
+# is dearer, eight rows that begin at 3, or 128 lanes that begin at 64? And in bfloat16, where two rows share each lane:
+# rows from 4, or from 3?
 
 # %% tags=["predict"]
-wide, narrow_rows = array(64, 256), array(64, 128, dtype=jnp.bfloat16)
-eight, sixteen = array(8, 256), array(16, 128, dtype=jnp.bfloat16)
+wide, narrow_rows = array(64, 256), array(64, 256, dtype=jnp.bfloat16)
+eight, sixteen = array(8, 256), array(16, 256, dtype=jnp.bfloat16)
 for name, take, whole, part in (
     ("float32, rows 8 to 16", lambda x, i: x[8:16], wide, eight),
     ("float32, rows 3 to 11", lambda x, i: x[3:11], wide, eight),
@@ -395,11 +400,13 @@ for name, take, whole, part in (
     print(f"{vpu / price.registers:2.0f} VPU, {xlu / price.registers:2.0f} XLU")
 
 # %% [markdown]
-# Aligned is a cycle a register. Rows that begin elsewhere cost little in float32. In bfloat16 they have to be shifted, and
-# from an odd row on each pair of rows has to be parted, too. Lanes that begin elsewhere are rotated, which is the XLU's.
+# Aligned is a cycle a register. Rows that begin elsewhere have to be shifted, which costs little here. In bfloat16, from
+# an odd row on, each pair of rows has to be parted, too. (How much it costs depends on the width of the Ref, too: in one
+# that is 128 wide, float32 rows may begin anywhere for nothing, and bfloat16 rows cost more than here.) Lanes that begin
+# elsewhere are rotated, which is the XLU's.
 #
-# Now `i` is known only when the kernel runs, and the Ref has 256 lanes if nothing else is said. **Predict:** three of these
-# are refused. Which?
+# Now `i` is known only when the kernel runs, and the Ref has 256 lanes if nothing else is said. **Predict:** three of
+# these are refused. Which?
 
 # %% tags=["predict"]
 for name, take, whole, part in (
@@ -424,7 +431,8 @@ for name, take, whole, part in (
     )
 
 # %% [markdown]
-# - A start that only the run knows must be provably a multiple of 8 rows, or 128 lanes. `8 * i` proves it; `i << 3`, which is
+# - A start that only the run knows must be provably a multiple of the rows of a tile (8 in float32 and bfloat16, 32 in int8),
+#   or of 128 lanes. `8 * i` proves it; `i << 3`, which is
 #   the same number, does not. `pl.multiple_of(i, 8)` is a promise of yours, which the compiler believes.
 # - Of a float32 Ref that is 128 wide, any row will do: there each row lies right behind the one before. Of a wider one a single
 #   row will do, which is how one gathers. In bfloat16, where two rows share each lane, ask again.
@@ -435,34 +443,35 @@ for name, take, whole, part in (
 # Answer each before you open it.
 #
 # <details><summary>1. How many registers does float32[16, 4, 100] take? And float32[64, 100]?</summary>
-# 16: each of the 16 slices begins its own, and fills half of its rows. 8: the same numbers, with the leading axes flattened onto the
-# rows.</details>
+# 16: each of the 16 slices begins its own, and fills half of its rows. 8: the same numbers, with the leading axes
+# flattened onto the rows.</details>
 #
 # <details><summary>2. Which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of whole numbers, x ** 2?</summary>
-# tanh, and x ** 2, which is a product. n % 8 is not, but n & 7 is, and the same. x / y is not on a v5e, and is on a v6e.</details>
+# tanh, and x ** 2, which is a product. n % 8 is not, but n & 7 is, and the same. x / y is not on a v5e, and is on a
+# v6e.</details>
 #
 # <details><summary>3. You need the largest of 16 numbers for each of 100,000 points. In which shape do you want them?</summary>
-# (16, 100000), or with 128 points in the last axis and the 16 in front. As (100000, 16) an eighth of each register is used, and
-# the maximum runs along lanes.</details>
+# (16, 100000), or with 128 points in the last axis and the 16 in front. As (100000, 16) an eighth of each register is
+# used, and the maximum runs along lanes.</details>
 #
 # <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. What does it take in VMEM, and what would (1, 4096) take?</summary>
 # 2 MiB, for each row is padded to 128 lanes. 16 KiB.</details>
 #
 # <details><summary>5. A colleague computes gelu in bfloat16 on a v5e, "because it is half the data". What do you say?</summary>
-# Half the loads and stores, and more arithmetic: each operation widens and packs. Cast to float32 once, after the load. Before
-# you say it of another function, price it: a division of bfloat16 is cheaper than one of float32.</details>
+# Half the loads and stores, and more arithmetic: each operation widens and packs. Cast to float32 once, after the load.
+# Before you say it of another function, price it: a division of bfloat16 is cheaper than one of float32.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 6](../exercises/06_layout_and_op_costs.ipynb). If you have time for one only, take 06.4: the
-# same sums for a small part of the cycles.
+# Open [the exercises of lesson 6](../exercises/06_layout_and_op_costs.ipynb). If you have time for one only, take 06.4:
+# the same sums for a small part of the cycles.
 
 # %% [markdown]
 # ## Further
 #
-# How good a guess is, casts, broadcasts, dtypes, constructors, random numbers, the copies that XLA makes around a kernel, and
-# where spilled registers go.
+# How good a guess is, casts, broadcasts, dtypes, constructors, random numbers, the copies that XLA makes around a kernel,
+# and where spilled registers go.
 #
 # ### How good is the guess?
 #
@@ -485,8 +494,8 @@ worst = jnp.max(jnp.abs(guess(y) * y - 1))
 print(f"in the simulator it is off by at most {float(worst):.1e}, bfloat16 by {2**-8:.1e}")
 
 # %% [markdown]
-# The simulator rounds the guess as bfloat16 rounds. What a chip does only a chip can tell, and nothing is promised. Where the
-# result goes to bfloat16 anyway, that is often good enough.
+# The simulator rounds the guess as bfloat16 rounds. What a chip does only a chip can tell, and nothing is promised. Where
+# the result goes to bfloat16 anyway, that is often good enough.
 #
 # ### Casts
 #
@@ -528,10 +537,11 @@ for name, fn, x in (
     print(text.folded(f"{name:25} {price.why or said}"))
 
 # %% [markdown]
-# A slice or a row for all is the stores alone. A column takes a trip to the XLU for each 8 rows. With 1,024 columns that hides
-# behind the stores. A kernel that subtracts one value per row from block after block, as attention subtracts the maximum,
-# avoids that trip by keeping the value in all 128 lanes ([lesson 8](08_control_flow_and_masks.ipynb), *Further*). Two axes can be summed at once, and an argmax costs what a sum costs; a product along the lanes is
-# refused.
+# A slice or a row for all is the stores alone. A column takes a trip to the XLU for each 8 rows. With 1,024 columns that
+# hides behind the stores. A kernel that subtracts one value per row from block after block, as attention subtracts the
+# maximum, avoids that trip by keeping the value in all 128 lanes ([lesson 8](08_control_flow_and_masks.ipynb),
+# *Further*). Two axes can be summed at once. An argmax along 128 lanes costs what a sum costs, and along 1,024 lanes four
+# times as much, because the registers of a row cannot be added up first. A product along the lanes is refused.
 #
 # ### Which numbers may a kernel have?
 #
@@ -553,7 +563,8 @@ for name in "float32 bfloat16 float16 float8_e5m2 int32 uint32 int16 int8 int4".
     print(f"{name:12} {said[0]:9} {said[1]}")
 
 # %% [markdown]
-# More can be stored and moved than added. int8 is for the MXU, and for storing. Cast after the load.
+# More can be stored and moved than added. int8 is for the MXU, for storing, and for operations on bits. For
+# arithmetic cast it after the load.
 #
 # ### Constructors
 #
@@ -583,8 +594,8 @@ for name, made in {
 #
 # ### Random numbers
 #
-# There are two ways. `jax.random` with a key that the kernel makes of a seed: the numbers that JAX gives outside as well. And
-# the generator of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
+# There are two ways. `jax.random` with a key that the kernel makes of a seed: the numbers that JAX gives outside as well.
+# And the generator of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
 
 
 # %% tags=["predict"]
@@ -616,17 +627,17 @@ drawn = bits(from_key, 8, interpret=pltpu.InterpretParams())(seed)
 print("in the kernel as outside:", bool((drawn == outside).all()))
 
 # %% [markdown]
-# The chip's generator is far cheaper. But **the simulator gives zeros for it**, and nothing else: no judge without a chip can
-# say whether a kernel with it is right. Test all the rest of such a kernel with `jax.random` in its place.
+# The chip's generator is far cheaper. But **the simulator gives zeros for it**, and nothing else: no judge without a chip
+# can say whether a kernel with it is right. Test all the rest of such a kernel with `jax.random` in its place.
 # (`pltpu.stateful_uniform`, which makes floats of the chip's bits, does not run in the simulator at all.)
 #
 # ### Copies that you did not write
 #
-# XLA chooses how an array lies in HBM, and for an argument it takes the order of axes with the least padding. A kernel wants the
-# last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result after it. Here is a kernel
-# on f32[524288, 64], and on the same numbers as f32[262144, 128]. In the third line it is again f32[524288, 64], but a product
-# makes it and another takes the result, `doubled(a @ b) @ c`. **Predict:** how many times as many bytes does the first move as
-# the second? And who makes copies in the third?
+# XLA chooses how an array lies in HBM, and for an argument it takes the order of axes with the least padding. A kernel
+# wants the last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result after it.
+# Here is a kernel on f32[524288, 64], and on the same numbers as f32[262144, 128]. In the third line it is again
+# f32[524288, 64], but a product makes it and another takes the result, `doubled(a @ b) @ c`. **Predict:** how many times
+# as many bytes does the first move as the second? And who makes copies in the third?
 
 # %% tags=["predict"]
 rows = functools.partial(doubled, index=lambda i: (i, 0))
@@ -650,10 +661,10 @@ for name, call, args in (
     print(f"{name:14}MB: {parts}")
 
 # %% [markdown]
-# Five times: the kernel moves twice as much, for the padding of its rows, and the copies move three times as much. The third
-# line takes the copies' cause away. A product makes the array as the kernel wants it, a fusion here, and no copy is left; the
-# kernel's padding stays. An array whose last axis is 128 has nothing to win by another order, so it has neither.
-# (With fewer rows XLA may keep the padded arrays in VMEM, and these figures are smaller.)
+# Five times: the kernel moves twice as much, for the padding of its rows, and the copies move three times as much. The
+# third line takes the copies' cause away. A product makes the array as the kernel wants it, a fusion here, and no copy is
+# left; the kernel's padding stays. An array whose last axis is 128 has nothing to win by another order, so it has
+# neither. (With fewer rows XLA may keep the padded arrays in VMEM, and these figures are smaller.)
 #
 # Where a width of 64 is given, as in many heads of attention, let two heads share a row (06.8). A copy that the compiler
 # makes to be safe, because an array is overwritten that somebody still needs, is another matter: lesson 9 has those.

@@ -375,8 +375,8 @@ for loop in (chain_in_vmem, carries_a_number):
         print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
 
 # %% [markdown]
-# The chain is unrolled, and the loop that carries is not. **Under `jax.jit` the compiler ignores `unroll` on a loop that carries
-# a value, whether its turns wait for each other or not.** Its program is the same to the bundle (unless you ask for all turns:
+# The chain is unrolled, and the loop that carries is not. **Under `jax.jit` the compiler ignores `unroll` on a loop whose carry
+# changes from turn to turn.** (A carry that is returned as it came, as in `turns`, does not count.) Its program is the same to the bundle (unless you ask for all turns:
 # *Further*). `jax.export` writes the turns out before the compiler sees the loop. So take several in a turn yourself: write
 # them out. Below, registers are added up, 1, 4 or 8 in a turn, in one sum or in
 # several that grow side by side; and then the eight exponentials of each register. **Predict** for four in a turn: how many
@@ -594,8 +594,9 @@ for axis in (0, 1):
 # %% [markdown]
 # Two: those with a mask. The table hangs over along both axes, and one mask is enough.
 #
-# > **An axis needs a mask if the kernel mixes its elements: adds them up, takes the largest, multiplies along it, asks
-# > `jnp.any` of it, shifts along it. What hangs over an axis that stays by itself is dropped when the block goes home.**
+# > **An axis needs a mask if what lies past its end can reach an element that is kept: in a sum or a maximum over it, in a
+# > product along it, in `jnp.any`, in a shift that brings the tail forward. What reaches only elements past the end is
+# > dropped when the block goes home.**
 #
 # ## With what number, and when?
 #
@@ -895,8 +896,8 @@ print(f"{jnp.exp(column - column.max()).sum():.4f}")
 # Nothing: it carries. Four registers in a turn would help (7.0 to 3.0 cycles each), and four sums (2.0) or eight
 # (1.0).</details>
 #
-# <details><summary>3. The product of each row of x[M, N], in blocks of (8, 128); M and N are ragged. Which masks?</summary>
-# One, along the columns, with 1, before the product. The rows stay by themselves.</details>
+# <details><summary>3. The minimum of each row of x[M, N], in blocks of (8, 128); M and N are ragged. Which masks?</summary>
+# One, along the columns, with inf, before the minimum. The rows stay by themselves.</details>
 #
 # <details><summary>4. Grid (4, 4), map <code>lambda j, i: (jnp.maximum(i, j), j)</code>. How many copies of blocks?</summary>
 # Column j has its blocks from j down: 4 + 3 + 2 + 1 = 10.</details>
@@ -1141,7 +1142,8 @@ for lanes in (1, 128):
     print(f"{report.slots['XLU']:.0%} of the XLU's slots filled, {report.spills} spills")
 
 # %% [markdown]
-# Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more cycles:
+# Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more cycles
+# (predicted by the compiler):
 # it fills more of the XLU's slots, and it spills more. So the library's `flash_attention` keeps its statistics as (bq, 128).
 # The exponentials are rounded to bfloat16 before they are multiplied with v, which is what
 # the MXU takes, and their sum is computed from the unrounded ones. (08.9 asks for full float32, so that it can be checked to

@@ -2,13 +2,14 @@
 # # Lesson 11: Debug, profile, autotune
 #
 # *60 minutes, then 60 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 4. You need the loop and the VMEM of lesson 5. You need the product in blocks of lesson 7. A TPU adds one thing: a profile
-# of your own, of the chip.*
+# lesson 4. You need the loop and the VMEM of lesson 5. You need the product in blocks of lesson 7. A TPU adds one thing:
+# a profile of your own, of the chip.*
 #
-# Below is one transform, written twice. It takes 128 registers of numbers and replaces pairs of them by their sum and their
-# difference, in seven rounds (a Walsh-Hadamard transform). `passes=1` loads the 128 registers, goes through the seven rounds,
-# and stores the result. `passes=2` does the first three rounds for 8 registers at a time and stores them; then it loads
-# them again, 16 at a time, for the other four. So it loads and stores every number twice. Run the three cells.
+# Below is one transform, written twice. It takes 128 registers of numbers and replaces pairs of them by their sum and
+# their difference, in seven rounds (a Walsh-Hadamard transform). `passes=1` loads the 128 registers, goes through the
+# seven rounds, and stores the result. `passes=2` does the first three rounds for 8 registers at a time and stores them;
+# then it loads them again, 16 at a time, for the other four. So it loads and stores every number twice. Run the three
+# cells.
 
 # %%
 # FIRST CELL
@@ -89,8 +90,8 @@ cycles = sorted(cycles for cycles, _ in transforms.values())
 print("cycles a step, predicted (compiler), the fewest first:", *cycles)
 
 # %% [markdown]
-# The additions and subtractions are the same, and no copy is waited for: the block stays in VMEM. One of the two takes three
-# times as long as the other. **Which one, and why?** Write it down, in one sentence.
+# The additions and subtractions are the same, and no copy is waited for: the block stays in VMEM. One of the two takes
+# three times as long as the other. **Which one, and why?** Write it down, in one sentence.
 #
 # After this lesson you can
 # - find out why a kernel is wrong: with a print, with poison, with the simulator's log, with a race report,
@@ -101,9 +102,9 @@ print("cycles a step, predicted (compiler), the fewest first:", *cycles)
 #
 # ## First right: four tools
 #
-# Before a kernel is fast it has to be right. The judges of this course find the cause of many mistakes by themselves. In a project
-# of your own something will be left over, and then you need tools. Here is one kernel: it adds up the blocks of 128 columns
-# of each row. And here are three ways to break it.
+# Before a kernel is fast it has to be right. The judges of this course find the cause of many mistakes by themselves. In
+# a project of your own something will be left over, and then you need tools. Here is one kernel: it adds up the blocks of
+# 128 columns of each row. And here are three ways to break it.
 
 
 # %%
@@ -160,8 +161,8 @@ for name in ("wrong axis", "not zeroed"):
 _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 
 # %% [markdown]
-# Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds and
-# what it leaves, with the numbers of the step, and look for the first line that surprises you.
+# Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds
+# and what it leaves, with the numbers of the step, and look for the first line that surprises you.
 #
 # A print costs time, and on a chip it needs a switch: both are under *Further*.
 #
@@ -188,17 +189,18 @@ for memory in ("zero", "nan"):
         print(f"memory of {memory:4}  {rows:2} rows:", *result[::8, 0])
 
 # %% [markdown]
-# With zeros and one block of rows the bug does not exist; with two it is another bug. With poison it is there at once. So never
-# test with `uninitialized_memory="zero"`. (A chip can be asked for poison, too: *Further*.)
+# With zeros and one block of rows the bug does not exist; with two it is another bug. With poison it is there at once. So
+# never test with zeros alone. (A chip can be asked for poison, too: *Further*.)
 #
-# NaN finds what reaches the result by arithmetic. A comparison with NaN is false, so a bug behind `where(a > b, ...)` hides: 0, a
-# large positive and a large negative number may show it. The simulator judge tries those, too, where a kernel compares.
+# NaN finds what reaches the result by arithmetic. A comparison with NaN is false (`!=` is true), so a bug behind `where(a
+# > b, ...)` hides: 0, a large positive and a large negative number may show it. The simulator judge tries those, too,
+# where a kernel compares.
 #
 # ### The simulator's log
 #
-# Now "parallel". An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran: give
-# it a function to call at each step. **Predict:** the sum of four ones is 4. Which numbers can come out if step 0, which sets it
-# to zero, comes at another time?
+# Now "parallel". An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran:
+# give it a function to call at each step. **Predict:** the sum of four ones is 4. Which numbers can come out if step 0,
+# which sets it to zero, comes at another time?
 
 
 # %% tags=["predict"]
@@ -220,16 +222,17 @@ for name, fn in (("arbitrary", in_columns), ("parallel", BROKEN["parallel"])):
     print(f"{name:9}", *ran, f" the sum of 4: {total}")
 
 # %% [markdown]
-# In another order step (0, 0), which sets the sum to zero, comes late, and step (0, 3), which stores, comes too soon. What was
-# stored had begun in poison: NaN. Another order gives another number. That is allowed: "parallel" is a promise that the order
-# does not matter.
+# In another order step (0, 0), which sets the sum to zero, comes late, and step (0, 3), which stores, comes too soon.
+# What was stored had begun in poison: NaN. Another order gives another number. That is allowed: "parallel" is a promise
+# that the order does not matter.
 #
 # ### The race report
 #
 # > **race**: two accesses to one place, at least one of them a write, with nothing that says which comes first.
 #
-# With `detect_races=True` the simulator keeps a clock for each core and each copy, and prints a report for two accesses that no
-# wait puts in order. Here is such a report, in short: which access, to which part, from whom, and from which place in the code.
+# With `detect_races=True` the simulator keeps a clock for each core and each copy, and prints a report for two accesses
+# that no wait puts in order. Here is such a report, in short: which access, to which part, from whom, and from which
+# place in the code.
 
 # %%
 printed = io.StringIO()
@@ -241,14 +244,14 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
     print("{} of {}, {}, from ({}): {}".format(*access))
 
 # %% [markdown]
-# Two cores, (0, 0) and (0, 1), write the same eight rows of the result. Here it is the pipeline that writes, so the place is
-# only the call. For a read, a store or a copy of your own the report names file, line and function, and a copy has a number
-# of its own in place of the core's. One of the four cases of exercise 11.1 is found that way.
+# Two cores, (0, 0) and (0, 1), write the same eight rows of the result. Here it is the pipeline that writes, so the place
+# is only the call. For a read, a store or a copy of your own the report names file, line and function, and a copy has a
+# number of its own in place of the core's. One of the four cases of exercise 11.1 is found that way.
 #
 # ### Who sees what?
 #
-# Three bugs, four judges. The races judge runs the simulator on two cores, and compares the numbers as well. **Guess** which judges
-# pass which bug. How many does the compiler see?
+# Three bugs, four judges. The races judge runs the simulator on two cores, and compares the numbers as well. **Guess**
+# which judges pass which bug. How many does the compiler see?
 
 
 # %% tags=["predict"]
@@ -287,13 +290,13 @@ for passes, (cycles, report) in transforms.items():
     print(f"{passes:6} {cycles:15,.0f} {vpu:19.0%} {load:6.0%} {store:7.0%}")
 
 # %% [markdown]
-# Two passes fill the slots of the VPU best: 896 additions and subtractions, four a bundle, take 224 cycles. In one pass almost
-# every bundle has a store, for almost 800 cycles, and there are only 128 results. What else does it store?
+# Two passes fill the slots of the VPU best: 896 additions and subtractions, four a bundle, take 224 cycles. In one pass
+# almost every bundle has a store, for almost 800 cycles, and there are only 128 results. What else does it store?
 #
 # ## Spills, bundle by bundle
 #
-# There are 64 registers. One pass holds 128 values in every round, and two passes hold 16 at most. **Look for one thing** in
-# their programs: what does one pass have that two passes have not?
+# There are 64 registers. One pass holds 128 values in every round, and two passes hold 16 at most. **Look for one thing**
+# in their programs: what does one pass have that two passes have not?
 
 # %%
 codes = {
@@ -306,10 +309,10 @@ codes = {
 viz.bundle_diff(codes, in_a_step=True)
 
 # %% [markdown]
-# Stores and loads of values that found no free register. They are the spills of lesson 1; the load that brings a spill back
-# is a *fill*. (*Further* shows one of each.) A v5e stores one register a bundle, so 774 stores, 646 of them spills, take 774 of
-# the 793 cycles. (Two passes have fewer stores than their source: some results of the first stay in registers for the
-# second.)
+# Stores and loads of values that found no free register. They are the spills of lesson 1; the load that brings a spill
+# back is a *fill*. (*Further* shows one of each.) A v5e stores one register a bundle, so 774 stores, 646 of them spills,
+# take 774 of the 793 cycles. (Two passes have fewer stores than their source: some results of the first stay in registers
+# for the second.)
 #
 # If spills are the reason, then the difference must go where nothing spills. Give the transform fewer registers.
 # **Predict:** from which number on are two passes the faster way?
@@ -324,14 +327,14 @@ for registers in (16, 32, 64, 128):
     )
 
 # %% [markdown]
-# With 16 registers nothing spills, and both ways take the same time. With 32 one pass spills three values, and takes two cycles
-# longer. From 64 on it pays for every spill.
+# With 16 registers nothing spills, and both ways take the same time. With 32 one pass spills three values, and takes two
+# cycles longer. From 64 on it pays for every spill.
 #
 # ## Is a spill always a price?
 #
-# You know this softmax from lesson 2: a grid step has 512 rows, and works on `turn` of them at a time. More rows a turn need
-# more registers: 32 rows of 1024 columns fill 32 of them, and 64 rows fill all. **Predict:** here are seven choices of `turn`.
-# One of them takes nearly three times as long as the others. Is it the one that spills most?
+# You know this softmax from lesson 2: a grid step has 512 rows, and works on `turn` of them at a time. More rows a turn
+# need more registers: 32 rows of 1024 columns fill 32 of them, and 64 rows fill all. **Predict:** here are seven choices
+# of `turn`. The slowest takes nearly three times as long as the fastest. Is it the one that spills most?
 
 
 # %% tags=["predict"]
@@ -365,10 +368,11 @@ for turn, report in reports.items():
     )
 
 # %% [markdown]
-# No: the slow one has no spills. It waits for the XLU, eight rows at a time (lesson 2). The one with 516 spills has the fastest
-# core, because it waits least and its slot for stores has room. And in time five of the seven are equal, for the bytes bind. So
-# **ask what binds before you remove a spill. A spill is free while store slots are empty or copies bind. If stores bind,
-# each one costs a cycle.** What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
+# No: the slow one has no spills. It waits for the XLU, eight rows at a time (lesson 2). The one with 516 spills has the
+# fastest core: a fifth of its store slots is still empty. And in time five of the seven are equal, for the bytes bind. So
+# **ask what binds before you remove a spill. While copies bind, a spill costs no time. Otherwise it takes a slot for a
+# store and its fill one for a load; where stores bind on a v5e, each costs a cycle.** (A v6e stores two registers a
+# cycle.) What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
 
 # %%
 wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
@@ -388,21 +392,23 @@ for turn in (256, 32, 8):
 # The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much for the 16 MiB that a
 # kernel gets unless it asks for more.
 #
-# So which of the seven to ship? I would ship 64. Its 33 spills cost 80 KiB, and its core has room: 17 us of the 20.5 that the
-# bytes take. 32 has no spill and stands at the edge, with 20.4 of 20.5, in a model that knows no other user of the memory.
+# So which of the seven to ship? I would ship 64. Its 33 spills cost 80 KiB, and its core has room: 17 us of the 20.5 that
+# the bytes take. 32 has no spill and stands at the edge, with 20.4 of 20.5, in a model that knows no other user of the
+# memory.
 #
 # ## Read a profile
 #
-# So far one kernel. A program has many, and a host that feeds them. Is a kernel the thing to work on at all? A guide of Keras says:
-# look at a profile of your model, and see if there are "idle gaps caused by computation or memory transfer bottlenecks".
+# So far one kernel. A program has many, and a host that feeds them. Is a kernel the thing to work on at all? A guide of
+# Keras says: look at a profile of your model, and see if there are "idle gaps caused by computation or memory transfer
+# bottlenecks".
 #
 # > **profile**: a record of a run: what ran when, on which device and thread.
 #
 # `jax.profiler.start_trace(folder)` begins one and `stop_trace()` ends it; in Keras the TensorBoard callback does that
-# (*Further*). Below are three training steps of a small dense model. Whose figures are they? **Measured, on a CPU**. No TPU was
-# there to be recorded, and this is one of several recordings, which differ. Reading is the same. A *lane* of a profile is one
-# row of the picture, here a thread; it is not the lane of lesson 2. A *gap* is a time in which a lane has nothing. **Find the gaps** of
-# the lanes called XLA, and what the lane above does meanwhile.
+# (*Further*). Below are three training steps of a small dense model. Whose figures are they? **Measured, on a CPU**. No
+# TPU was there to be recorded, and this is one of several recordings, which differ. Reading is the same. A *lane* of a
+# profile is one row of the picture, here a thread; it is not the lane of lesson 2. A *gap* is a time in which a lane has
+# nothing. **Find the gaps** of the lanes called XLA, and what the lane above does meanwhile.
 
 # %%
 traces = {
@@ -412,7 +418,8 @@ traces = {
 viz.trace_lanes(traces["waiting"])
 
 # %% [markdown]
-# A picture for the eye, a sum for the argument: what share of the time was any XLA thread at work, and what was the longest gap?
+# A picture for the eye, a sum for the argument: what share of the time was any XLA thread at work, and what was the
+# longest gap?
 
 # %%
 for name, trace in traces.items():
@@ -424,22 +431,24 @@ for name, trace in traces.items():
     )
 
 # %% [markdown]
-# In the first the loader sleeps before each batch, and the gaps are as long as that. The second is the same model with a loader that
-# does not sleep: the experiment that takes the cause away. So here is a third cause beside the two of the guide, and a kernel
-# would not have made these gaps shorter. In the second, gaps of about a millisecond are left, and no lane that was kept says why: of the
-# host only steps and loads are. Its longest is the first load; we have not looked why that one takes longer.
+# In the first the loader sleeps before each batch, and the gaps are as long as that. The second is the same model with a
+# loader that does not sleep: the experiment that takes the cause away. So here is a third cause beside the two of the
+# guide, and a kernel would not have made these gaps shorter. In the second, gaps of about a millisecond are left, and no
+# lane that was kept says why: of the host only steps and loads are. Its longest is the first load; we have not looked why
+# that one takes longer.
 #
 # > **A gap says that the device waits. For whom, the other lanes may say. If none does, record more.**
 #
-# The other thing one looks for is an operation that takes long and uses little of the chip. That may be as good as it gets. The roofline
-# of lesson 3 says how long it has to take; only the distance to that can be won. And of an operation that takes 5 % of a step at most
-# 5 % can be won.
+# The other thing one looks for is an operation that takes long and uses little of the chip. That may be as good as it
+# gets. The roofline of lesson 3 says how long it has to take; only the distance to that can be won. And of an operation
+# that takes 5 % of a step at most 5 % can be won.
 #
 # ## A search with twelve questions
 #
 # Now blocks. Lesson 7 chose (bm, bk, bn) for a product by reasoning, and its *Further* let `bench.autotune` rank four
-# choices. How does one choose among all? First count them. A rule: each side a power of two from 128 to 4096 that divides its axis, and
-# a short axis whole. **Guess** how many that makes for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
+# choices. How does one choose among all? First count them. A rule: each side a power of two from 128 to 4096 that divides
+# its axis, and a short axis whole. **Guess** how many that makes for 2048 x 2048 x 2048, and how many of them fit into 16
+# MiB.
 #
 # > **search space**: all choices that are legal, before anything is known of how fast they are.
 # >
@@ -468,7 +477,8 @@ print(f"{len(legal(shape))} legal, {len(fitting)} of them fit by the count of le
 # %% [markdown]
 # Each question to the compiler takes a second or two; on a chip it would be a compilation and a run. We have asked all of
 # them, for six products, and kept the answers: `datasets.product_searches`. One is asked again now, so that you can trust
-# the rest; the kernel is that of lesson 7, and need not be read again. Then the map of all. **Look for one thing:** how many squares are within 10 % of the best?
+# the rest; the kernel is that of lesson 7, and need not be read again. Then the map of all. **Look for one thing:** how
+# many squares are within 10 % of the best?
 
 
 # %%
@@ -516,14 +526,15 @@ print(
 viz.search_map(search.seconds, asked=search.ours)
 
 # %% [markdown]
-# A plateau in the middle, and a slope on each side: small blocks pay for their steps and bytes, and the largest do not fit. So one need not find
-# the summit; it is enough to stay off the slopes. Some that fit by the count are refused all the same: spills take room, too. So leave
-# a MiB. Rings show the twelve that our tuner asked about: it counts VMEM, guesses
-# each time from bytes and steps, and asks about the best twelve of its guesses.
+# A plateau in the middle, and a slope on each side: small blocks pay for their steps and bytes, and the largest do not
+# fit. So one need not find the summit; it is enough to stay off the slopes. Some that fit by the count are refused all
+# the same, because spills take room, too. Who leaves a MiB avoids most of these, and a tuner must be ready for a refusal.
+# Rings show the twelve that ours asked about: it counts VMEM, guesses each time from bytes and steps, and asks about the
+# best twelve of its guesses.
 #
-# What of that does it need? Three rivals: twelve at random (the median of 101 draws, and the worst of them), the twelve largest, and
-# the twelve largest of those that fit into 15 MiB. **Predict** who comes out as ours does. (We chose these six products after a
-# first set had been too easy to tell anybody apart; they are a choice, and no proof.)
+# What of that does it need? Three rivals: twelve at random (the median of 101 draws, and the worst of them), the twelve
+# largest, and the twelve largest of those that fit into 15 MiB. **Predict** who comes out as ours does. (We chose these
+# six products after a first set had been too easy to tell anybody apart; they are a choice, and no proof.)
 
 # %% tags=["predict"]
 print("the best found, as a multiple of the best there is: predicted (compiler)")
@@ -541,15 +552,16 @@ for shape, search in list(datasets.product_searches().items())[:6]:
     )
 
 # %% [markdown]
-# Of the first product the twelve largest are refused, every one. So **what has to be counted is VMEM.** Of what fits, the twelve largest do as well as
-# our guess, on all six: with twelve questions the guess has not earned its place. With fewer questions it may: exercise 11.5
-# gives you six. Chance is often good, since the plateau is wide, and sometimes bad.
+# Of the first product the twelve largest are refused, every one. So **what has to be counted is VMEM.** Of what fits, the
+# twelve largest do as well as our guess, on all six: with twelve questions the guess has not earned its place. With fewer
+# questions it may: exercise 11.5 gives you six. Chance is often good, since the plateau is wide, and sometimes bad.
 #
 # ## Keep it
 #
-# A search that is run at each start is a nuisance. So keep what was found, under everything that it depends on: which kernel, the chip,
-# the shape, the dtype, and the limit of VMEM if you set one. Here a file has one kernel, with the usual limit. And keep who said so: another
-# libtpu may say something else. A guide of Keras begins with the latest libtpu; here is one reason to do that before a search and not after.
+# A search that is run at each start is a nuisance. So keep what was found, under everything that it depends on: which
+# kernel, the chip, the shape, the dtype, and the limit of VMEM if you set one. Here a file has one kernel, with the usual
+# limit. And keep who said so: another libtpu may say something else. A guide of Keras begins with the latest libtpu; here
+# is one reason to do that before a search and not after.
 
 # %%
 table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
@@ -567,8 +579,8 @@ print(
 # %% [markdown]
 # JSON has no tuples: they come back as lists, and a dict key, or an `==`, notices.
 #
-# And keep it right. A bug that was found once will be made again, by whoever tidies up. A test that would have found it costs
-# four lines. `testing.assert_kernel` asks the four judges; it works in any project
+# And keep it right. A bug that was found once will be made again, by whoever tidies up. A test that would have found it
+# costs four lines. `testing.assert_kernel` asks the four judges; it works in any project
 # ([docs/your_kernels.md](../docs/your_kernels.md)).
 #
 # > **regression test**: a test that fails on a bug that was mended once, so that it cannot come back unseen.
@@ -591,7 +603,8 @@ for shape in ((8, 128), (24, 256)):
     print(shape, "wrong axis       ", passes(BROKEN["wrong axis"], x))
 
 # %% [markdown]
-# Both have to be seen: **a regression test must fail on the bug, and pass on the mended kernel.** Run it on the broken one first.
+# Both have to be seen: **a regression test must fail on the bug, and pass on the mended kernel.** Run it on the broken
+# one first.
 
 # %% [markdown]
 # ## Five questions
@@ -604,24 +617,27 @@ for shape in ((8, 128), (24, 256)):
 # promised?</details>
 #
 # <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
-# At what binds. If the bytes or the copies do, the spills cost no time; if stores do, each costs a cycle. And at VMEM, of which
-# they take a part.</details>
+# At what binds. If the bytes or the copies do, the spills cost no time; if stores do, each costs a cycle on a v5e. And at
+# VMEM, of which they take a part.</details>
 #
 # <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
-# Not the gap: find out whom it waits for, a loader, a dispatch, another chip. If loading and computing take turns, a faster kernel
-# shortens the rest. If the loader works meanwhile and is the slower, the gap grows by what you save.</details>
+# Not the gap: find out whom it waits for, a loader, a dispatch, another chip. If loading and computing take turns, a
+# faster kernel shortens the rest. If the loader works meanwhile and is the slower, the gap grows by what you
+# save.</details>
 #
 # <details><summary>4. Of 100 choices you may ask about 12. Which ones?</summary>
-# Of those that fit, the largest. (Or those that a model of bytes and steps likes best: that pays where you may ask less.) It must be
-# right about the slopes, not about the summit.</details>
+# Of those that fit, the largest. (Or those that a model of bytes and steps likes best: that pays where you may ask less.)
+# It must be right about the slopes, not about the summit.</details>
 #
 # <details><summary>5. When is a tuned table out of date?</summary>
-# With another kernel, chip, shape, dtype or limit of VMEM, which its key has to name; and with another compiler, which it should name too.</details>
+# With another kernel, chip, shape, dtype or limit of VMEM, which its key has to name; and with another compiler, which it
+# should name too.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 11](../exercises/11_debug_profile_autotune.ipynb). The first one is four bugs and no words.
+# Open [the exercises of lesson 11](../exercises/11_debug_profile_autotune.ipynb). The first one is four bugs and no
+# words.
 #
 # ## Further
 #
@@ -630,8 +646,8 @@ for shape in ((8, 128), (24, 256)):
 # ### From your lines to bundles
 #
 # JAX traces your kernel to a jaxpr: reads and writes of references, and operations on arrays of any shape. Pallas writes
-# that down in Mosaic, a dialect of MLIR. libtpu cuts its vectors into registers, lowers them to LLO, one line an instruction, and
-# packs the instructions into bundles. Here are the two ends. (Mosaic and LLO lie between them.)
+# that down in Mosaic, a dialect of MLIR. libtpu cuts its vectors into registers, lowers them to LLO, one line an
+# instruction, and packs the instructions into bundles. Here are the two ends. (Mosaic and LLO lie between them.)
 
 # %%
 small = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -666,9 +682,9 @@ for number, words in (spilled[0], next(found for found in spilled if "vld" in fo
 # %% [markdown]
 # ### Where the roofline is wrong
 #
-# The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full, latency: this
-# course has shown all three. A fourth you cannot see here: a chip that gets too hot or draws too much power lowers its clock. What would that
-# do to a prediction?
+# The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full,
+# latency: this course has shown all three. A fourth you cannot see here: a chip that gets too hot or draws too much power
+# lowers its clock. What would that do to a prediction?
 
 # %%
 print("clock   turn 8   turn 512   us, predicted (model)")
@@ -680,9 +696,9 @@ for clock in (1.0, 0.9, 0.7):
     print(f"{clock:5.0%} {us[0]:8.1f} {us[1]:10.1f}")
 
 # %% [markdown]
-# This is arithmetic on the compiler's figures: what the core binds grows as the clock falls, the waits for copies in it included, if
-# they count in cycles. What HBM binds does not, until the core is the slower. If a kernel is slower in a long run than in a short
-# one, suspect the clock before your code.
+# This is arithmetic on the compiler's figures: what the core binds grows as the clock falls, the waits for copies in it
+# included, if they count in cycles. What HBM binds does not, until the core is the slower. If a kernel is slower in a
+# long run than in a short one, suspect the clock before your code.
 #
 # ### A profile in Keras
 #
@@ -698,14 +714,14 @@ for share in (0.05, 0.2, 0.5):
     print(f"{share:17.0%} {won[0]:21.1%} {won[1]:5.0%} {won[2]:4.0%}   of the step saved")
 
 # %% [markdown]
-# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers lag behind what
-# the best kernels do, since they solve the general case.
+# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers
+# lag behind what the best kernels do, since they solve the general case.
 #
 # ### Inside one kernel
 #
-# A TPU's profile has lanes for each core: its programs, their operations, a Pallas kernel as one bar. What happens inside the bar
-# it does not show. Here is a kernel's inside in the same format: **predicted (model)**, the loop of lesson 5 with the compiler's latency and
-# work. Nothing of it was measured. **Look** how much of the lane of the core is empty.
+# A TPU's profile has lanes for each core: its programs, their operations, a Pallas kernel as one bar. What happens inside
+# the bar it does not show. Here is a kernel's inside in the same format: **predicted (model)**, the loop of lesson 5 with
+# the compiler's latency and work. Nothing of it was measured. **Look** how much of the lane of the core is empty.
 
 # %%
 in_steps = functools.partial(softmax, turn=32, rows=128)
@@ -730,16 +746,16 @@ for say in (False, True):
     print(f"with the print: {say!s:5}  {report.bundles} bundles")
 
 # %% [markdown]
-# On a TPU it takes scalars of 32 bits, or one vector. The lines go to a log. JAX's own tests (pull request 39148) compile the function
-# with `compiler_options={"xla_tpu_enable_log_recorder": "true"}` to see them. We have no chip to try it.
+# On a TPU it takes scalars of 32 bits, or one vector. The lines go to a log. JAX's own tests (pull request 39148) compile
+# the function with `compiler_options={"xla_tpu_enable_log_recorder": "true"}` to see them. We have no chip to try it.
 #
 # A chip can be asked for poison: `with pl.enable_poison_buffers(True):` fills what `pl.run_scoped` allocates
 # ([docs/judges.md](../docs/judges.md) says what it leaves out).
 #
 # ### Costs that are kept
 #
-# What a kernel costs can be kept in a test: `kernel_costs` does it, from a file beside the test. Here is what that looks like from inside: the costs
-# of `turn=32` are kept, and somebody makes it 8.
+# What a kernel costs can be kept in a test: `kernel_costs` does it, from a file beside the test. Here is what that looks
+# like from inside: the costs of `turn=32` are kept, and somebody makes it 8.
 
 # %%
 costs_file = pathlib.Path(tempfile.mkdtemp()) / "kernel_costs.json"
@@ -764,8 +780,9 @@ except bench.NoAccelerator:
 # %% [markdown]
 # ### A TPU's profile
 #
-# We ship none. The repository of xprof, the profiler's own (`openxla/xprof` on GitHub, Apache-2.0), has demos in `demo/plugins/profile`,
-# and a smaller recording of TPUs in `xprof/convert/test_xplanes`. We have opened neither. `jax.profiler.ProfileData.from_file(path)` opens such a file: planes are devices, lines are lanes.
+# We ship none. The repository of xprof, the profiler's own (`openxla/xprof` on GitHub, Apache-2.0), has demos in
+# `demo/plugins/profile`, and a smaller recording of TPUs in `xprof/convert/test_xplanes`. We have opened neither.
+# `jax.profiler.ProfileData.from_file(path)` opens such a file: planes are devices, lines are lanes.
 #
 # ### Checks inside a kernel
 #

@@ -11,8 +11,8 @@ from course_lib.checks.kinds.several import Several
 
 SHAPES = {
     "A": ((100, 100), "float32"),
-    "B": ((12, 4, 128), "float32"),
-    "C": ((3, 300), "float32"),
+    "B": ((9, 4, 128), "float32"),
+    "C": ((3, 900), "float32"),
     "D": ((48, 200), "bfloat16"),
     "E": ((64, 130), "int8"),
     "F": ((500, 1), "float32"),
@@ -24,16 +24,16 @@ NEAR = {  # register counts that known mistakes lead to
         104: "That rounds up to 8 lanes and 8 rows. A register has 128 lanes.",
     },
     "B": {
-        6: "So many would do if two slices of 4 rows shared a register. What begins with each place of the first axis?",
+        5: "So many would do if two slices of 4 rows shared a register. What begins with each place of the first axis?",
         1: "That is one of the slices. How many are there?",
-        48: "That gives each row a register of its own. Only the axes before the last two do that.",
+        36: "That gives each row a register of its own. Only the axes before the last two do that.",
         4: "That takes the first axis for the rows. Which two axes go to rows and lanes?",
     },
     "C": {
-        3: "So many it would be if 3 rows were rounded up to 8. So few rows are stored in tiles of 4, and how many "
+        8: "So many it would be if 3 rows were rounded up to 8. So few rows are stored in tiles of 4, and how many "
         "tiles of 4 rows does a register hold?",
-        1: "900 numbers would fit into one. But 300 lanes are rounded up to 384, and 3 rows to 4.",
-        9: "That gives each row registers of its own.",
+        3: "2,700 numbers would fit into three. But 900 lanes are rounded up to 1,024, and 3 rows to 4.",
+        24: "That gives each row registers of its own.",
     },
     "D": {
         12: "That is right for float32. How many rows of bfloat16 does a register hold?",

@@ -6,7 +6,7 @@ from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
 
 MEANS = {  # what an operation of that cost would be
-    "1 cycle": "That has room for four operations of the VPU and one of the EUP.",
+    "1 cycle": "That has room for four operations of the VPU, or for three and one of the EUP.",
     "2 to 5": "That is what 8 to 20 operations of the VPU take.",
     "10 to 40": "That is what 40 to 160 operations of the VPU take.",
     "over 80": "That is what more than 320 operations of the VPU take.",
@@ -58,7 +58,8 @@ EXERCISE = Exercise(
     defines="price_of",
     asks=Several(parts={name: _asked(name) for name in ASKED}, why="as the compiler prices them."),
     hints=(
-        "Four operations of the VPU and one of the EUP fit beside a load and a store. What fits costs 1 cycle.",
+        "Beside a load and a store there is room for four operations of the VPU, or for three and one of the EUP. What "
+        "fits costs 1 cycle.",
         "An exact root or reciprocal begins with a guess of the EUP. A few operations of the VPU make it exact, and "
         "about as many are for zeros and infinities: twelve over four.",
         "Three are free, two cost 2 to 5, two 10 to 40, and one is a long division, bit by bit.",

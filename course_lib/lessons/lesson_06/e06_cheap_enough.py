@@ -43,7 +43,7 @@ EXERCISE = Exercise(
             next="take a term more: x - x^3 / 6 + x^5 / 120.",
         ),
         Slip(
-            means="sin(x) is taken for x - x^3 / 6. At x = 1.5 that is off by a twentieth",
+            means="sin(x) is taken for x - x^3 / 6. At x = 1.5 that is off by 6 %",
             value=lambda a, p, x, s: a**p * (x - x**3 / 6) / s,
             next="take a term more, x^5 / 120.",
         ),
@@ -80,7 +80,7 @@ EXERCISE = Exercise(
         "cost? Price it alone.",
         "a is above 0, so exp2(p * log2(a)) is its power. x stays within 1.5: a short polynomial will do. s has one "
         "row: 1 / s is made once for all rows of a.",
-        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by 3 parts in 1,000 at most.",
+        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by some 3 parts in 1,000.",
     ),
     points=3,
 )

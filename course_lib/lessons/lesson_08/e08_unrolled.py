@@ -67,7 +67,7 @@ PARTS = {
             "fewer": "The loop carries a register. What did the lesson's carried loop gain?",
             "refused": "It compiles. Do you remember what the lesson's carried loop gained?",
         },
-        why="it carries, and the compiler does not unroll what carries.",
+        why="what it carries changes, and the compiler does not unroll that.",
         proof=lambda: _found(_largest),
     ),
     "C": Choose(
