@@ -23,6 +23,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compiler, cost, errors, grid, judges, viz
+from course_lib.kernels import block_sparse
 
 table = jax.random.normal(jax.random.key(0), (64, 256))
 wanted = jnp.array([5, 2, 7, 2], jnp.int32)
@@ -55,7 +56,7 @@ except ValueError as error:
 #
 # **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all arguments
 # are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
-# will know, and you will know why a kernel with an eighth of the work can take nearly as long as one with all of it.
+# will know, and you will know why a kernel with an eighth of the work need not take an eighth of the time.
 #
 # After this lesson you can
 # - write kernels in which data decides which block comes next,
@@ -381,8 +382,10 @@ for name, report in [
     )
 
 # %% [markdown]
-# With an eighth of the work, the kernel alone takes nine tenths of the time, and over zeros nearly all of it. What does
-# the time go to? Three suspects come to mind:
+# With an eighth of the work, the kernel alone takes nine tenths of the time. Over zeros it saves next to nothing, because
+# filling them takes time, too. (In that time XLA copies all of b into VMEM, and the report counts nothing for it: with
+# this copy the whole would take about as long as the dense product.) What does the time go to? Three suspects come to
+# mind:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
 # - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every
@@ -405,18 +408,25 @@ for still in ("", "b", "values", "b and values"):
     print(
         f"{what:33} {report.seconds * 1e6:5.1f} us, {waits:4.1f} of them waiting for copies"
     )
+waits = sparse.time_split["DMA wait"] / sparse.steps
+product = SIDE * SIDE * BN / (4 * 128 * 128)  # multiply-adds of four MXUs in a cycle
+print(
+    f"a step: {sparse.cycles / sparse.steps:.0f} cycles, {waits:.0f} of them waiting for "
+    f"copies; its product takes {product:.0f}"
+)
 
 # %% [markdown]
 # Bandwidth explains less than half of the time. Taking away one kind of copy changes little, because each step still
-# waits for the other; without both, most of the wait is gone. So it is not b in particular. **Each step waits for the
-# short copy that the step before it requested, and one small block is too little work to hide it.** How long such a copy
-# takes is the simulator's assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait
-# may be shorter.
+# waits for the other; without both, most of the wait is gone. So it is not b in particular. **Almost half of the time a
+# step waits for the short copies that the step before requested. The rest is the step itself: the accumulator, scalar
+# code and the latency of the MXU take four times as long as the product.** How long a short copy takes is the simulator's
+# assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait may be shorter.
 #
-# Then the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b come into VMEM at once, as one
-# block that stays for all 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays
-# in VMEM too, so that the order of the list no longer matters and empty rows are zeroed at the first step. And a step can
-# take several stored blocks. **Guess** what happens to the time with 1, 2, 4 and 8 blocks a step.
+# Both shrink if a step does more, so the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b
+# come into VMEM at once, as one block that stays for all 32 steps, and the kernel picks the 128 rows it needs with
+# `pl.ds`. A panel of the result stays in VMEM too, so that the order of the list no longer matters and empty rows are
+# zeroed at the first step. And a step can take several stored blocks. **Guess** what happens to the time with 1, 2, 4 and
+# 8 blocks a step.
 
 
 # %%
@@ -485,20 +495,17 @@ for per_step, report in taken.items():
 # its bytes take without any waiting?
 
 # %%
-macs = 4 * 128 * 128  # multiply-adds of four MXUs in a cycle
 per_cycle = v5e.hbm_bandwidth / v5e.clock_hz
-print(f"product of one block:  {SIDE * SIDE * BN / macs:6.0f} cycles in the MXU")
+print(f"product of one block:  {product:6.0f} cycles in the MXU")
 print(f"copy of one block:     {2 * SIDE * SIDE / per_cycle:6.0f} cycles at full bandwidth")
-print(
-    f"eight panels:          {8 * 2 * 2048 * BN / per_cycle:6.0f} cycles at full bandwidth"
-)
-print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in all")
+print(f"copy of one panel:     {2 * 2048 * BN / per_cycle:6.0f} cycles at full bandwidth")
 
 # %% [markdown]
 # The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from
-# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, bandwidth can
-# explain all of the wait that remains: the eight panels alone, four of b and four of the result with 2 MiB each, take
-# longer.
+# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, another part
+# of the wait is for panels. An index map requests a panel one step before it is needed, and a step is shorter than the
+# copy of a panel, even at full bandwidth. (The library's kernel requests panels earlier, and waits for a good half of
+# that: *Further*.)
 #
 # ## At what density does the dense matmul win?
 #
@@ -528,8 +535,9 @@ print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
 
 # %% [markdown]
 # By roofline the sparse product is never slower: half of the blocks take half of the time, and below about 27 % the MXU
-# no longer matters, because moving b and the result takes longer. Now turn the dial, which has the compiler's figures for
-# both kernels. **Look for** the density at which each of them crosses the line of the dense product.
+# no longer matters, because moving b, the result and the stored blocks takes longer. Now turn the dial, which has the
+# compiler's figures for both kernels. **Look for** the density at which each of them crosses the line of the dense
+# product.
 
 # %%
 curves = {"one block a step": [], "eight blocks a step": []}
@@ -547,9 +555,10 @@ viz.density_dial(curves, dense)
 
 # %% [markdown]
 # The kernels do not keep the roofline's promise, because neither of them reaches the roof. One block a step breaks even
-# at a density of 14 %, and eight blocks a step at 59 %. So before you ask whether a matrix is sparse enough, ask how much
-# of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks of 512 x 512 at a density
-# of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
+# at a density of 14 %, without the time that zeros take, and eight blocks a step at 59 %, both predicted (compiler). So
+# before you ask whether a matrix is sparse enough, ask how much of the roof your kernel reaches. Larger blocks help too:
+# JAX's own guide, which stores blocks of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense
+# matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
 #
 # ## As many steps as there are entries
 #
@@ -559,13 +568,11 @@ viz.density_dial(curves, dense)
 #
 # - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
 #   fixed length, and the steps beyond `count` do not run.
-# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
-#   lists that repeat their last entry skip the copies.
+# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work. If the
+#   index maps of the inputs and of the output repeat their last block there, the copies are skipped, too.
 #
-# Both compile once, and the first saves the empty steps. Neither writes the blocks beyond `count`. If something reads
-# them after the kernel, the output has to begin as zeros, or the empty steps of the second option have to write them. The
-# next cell uses the first option for our gather. **Predict:** what do the last blocks of the result hold, for which no
-# step runs?
+# Both compile once, and the first saves the empty steps. The next cell uses it for our gather. **Predict:** what do the
+# last blocks of the result hold, for which no step runs?
 
 
 # %% tags=["predict"]
@@ -593,14 +600,18 @@ for count in (4, 6):
     )
 
 # %% [markdown]
-# Blocks that no step writes hold whatever was in that memory, so nothing after the kernel may look at them.
+# With a dynamic grid nothing writes the blocks beyond `count`, and they hold whatever was in that memory. If something
+# reads them after the kernel, let the output begin as zeros. In a grid for the worst case that does not help: each step
+# has an output block that is written back, even if the body wrote nothing to it. There the output's map must stay at its
+# last block, or the empty steps must write zeros.
 #
 # ## The guess
 #
 # `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
 # ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there
-# are. And data decides whether a step copies anything; a step that does pays the latency of its copy, however little it
-# computes. That is why a kernel with an eighth of the work can take nearly as long as one with all of it.
+# are. And data decides whether a step copies anything. A step that does waits for its copy if it has too little work to
+# hide it, and every step costs hundreds of cycles besides. That is why a kernel with an eighth of the work can take
+# nearly as long as one with all of it.
 
 # %% [markdown]
 # ## Five questions
@@ -616,12 +627,12 @@ for count in (4, 6):
 # changes.</details>
 #
 # <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
-# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The
-# list must be sorted.</details>
+# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. Equal
+# entries must be neighbors, and sorting the list makes them so.</details>
 #
 # <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
 # does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
-# Somebody has to write the zeros first, so all of the output goes through HBM once more.</details>
+# Somebody has to write the zeros first.</details>
 #
 # <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you
 # look first?</summary> At the time of a step in the compiler's report: whether it waits for copies, and how much work it
@@ -631,7 +642,7 @@ for count in (4, 6):
 # ## Now you
 #
 # Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own
-# documentation that reads one number too many.
+# documentation, with its mistake.
 #
 # ## Further
 #
@@ -715,7 +726,7 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
     print(f"{shape!s:10}", "accepted" if report.ok else report.error)
 
 # %% [markdown]
-# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs in an array of two rows, or
+# In SMEM, too, the last axis is padded to 128 numbers. A list of pairs belongs in an array of two rows, or
 # in two lists.
 #
 # ### What the figures of this lesson rest on
@@ -723,8 +734,9 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
 # libtpu's simulator reads every entry of a prefetched list as 0. Asked about our kernels as they are, it would see a
 # block that never changes, and would count far too few copies. Since the lists are known here, the library adds to each
 # such load the number that it should have found, and checks over the whole grid that the kernel then visits the same
-# blocks as with the real list. The instructions that this adds are counted with the kernel's own: some 5 to 40 for each
-# look-up. For the kernels of this lesson that is about one percent. Where a list decides which block comes, there are no
+# blocks as with the real list. The instructions that this adds are counted with the kernel's own, some 5 to 50 for each
+# look-up: a few percent of the first kernel, and nothing that could be seen of the second, whose index maps read no list.
+# Where a list decides which block comes, there are no
 # cycles without its values:
 
 # %%
@@ -743,6 +755,19 @@ print(report)
 #
 # `block_sparse.dsd`, in `course_lib.kernels`, keeps panels of b and of the result in VMEM as `in_panels` does, and copies
 # them by hand: the next panel of b is requested before this one is multiplied. It has a gradient, and takes blocks in any
-# order.
+# order. **Guess** how much of the wait that saves.
+
+
+# %% tags=["predict"]
+def with_dsd(values, rows, cols, b):
+    return block_sparse.dsd(values, block_sparse.Pattern(rows, cols, (16, 16)), b)
+
+
+library = compiler.compile_tpu(with_dsd, values, rows, cols, b)
+for name, report in (("in_panels, eight a step", taken[8]), ("block_sparse.dsd", library)):
+    print(
+        f"{name:24} {report.hbm_bytes / 1e6:.0f} MB, {report.cycles:6,.0f} cycles, "
+        f"{report.time_split['DMA wait']:6,.0f} of them waiting"
+    )
 #
 # <!-- next -->

@@ -497,7 +497,7 @@ checks.check("12.9", sparse_product)
 # `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the
 # lists, which is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes
 # between HBM and VMEM win: par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM.
-# The lesson's kernel moves twice as many. JAX may prepare lists, and only lists, outside the kernel.
+# The lesson's kernel moves nearly twice as many. JAX may prepare lists, and only lists, outside the kernel.
 
 
 # %% answer="12.10"

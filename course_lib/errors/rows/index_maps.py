@@ -58,8 +58,8 @@ ROWS = (
         "index-map-table",
         r"Index map function .* must not capture constants|"
         r"Tracer(?:Array|Integer)ConversionError: .*? for pallas_call index_map",
-        "An index map looks a number up in a list or an array from outside. It is traced once "
-        "for all steps, and a grid index is not a number then.",
+        "An index map looks a number up in a list or an array from outside. It is compiled into the kernel once for "
+        "all steps, with its grid indices unknown.",
         "hand the array over by scalar prefetch, pltpu.PrefetchScalarGridSpec: the index map then gets a ref to it as "
         "one more argument.",
         "12",
