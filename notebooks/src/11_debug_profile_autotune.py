@@ -714,8 +714,8 @@ for share in (0.05, 0.2, 0.5):
     print(f"{share:17.0%} {won[0]:21.1%} {won[1]:5.0%} {won[2]:4.0%}   of the step saved")
 
 # %% [markdown]
-# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers
-# lag behind what the best kernels do, since they solve the general case.
+# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and
+# compilers lag behind what the best kernels do, since they solve the general case.
 #
 # ### Inside one kernel
 #
