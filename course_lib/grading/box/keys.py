@@ -1,6 +1,6 @@
 """JAX's random keys as nodes: the name of their generator, which JAX must know, and their bits.
 
-    ["generator", name]     ["key type", name]     ["keys", name, array of their bits]
+["generator", name]     ["key type", name]     ["keys", name, array of their bits]
 """
 
 import jax

@@ -45,6 +45,14 @@ def program(node: object) -> Program:
         raise Damaged(f"it is no program. {type(error).__name__}: {str(error)[:200]}") from None
 
 
+def value(node: object) -> object:
+    """Return a parameter of an operation, such as the size of a block, from its node. Raise Damaged."""
+    try:
+        return _Reader().value(node)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Damaged(f"it is no value. {type(error).__name__}: {str(error)[:200]}") from None
+
+
 def structure(node: object):
     """Return the tree of lists, tuples and dicts that holds a program's results. Raise Damaged."""
     return _Reader().structure(node, jax.tree_util.default_registry)

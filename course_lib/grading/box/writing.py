@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -62,12 +63,10 @@ class _Writer:
         elif name == "call_hi_primitive":
             inner = _expanded(eqn)
             yield from self._entered(eqn, inner, inner.consts)
-        elif name in _DERIVED and not self.keeps_derivatives:
+        elif name in _DERIVED and (parts := _derived(eqn) if self.keeps_derivatives else None) is None:
             yield from self._entered(eqn, eqn.params["call_jaxpr"], eqn.params["call_jaxpr"].consts)
         elif name in _DERIVED:
-            atoms = [self._atom(v) for v in eqn.invars]
-            parts = _derived(eqn)
-            yield [name, atoms, [self._new(v) for v in eqn.outvars], [], parts]
+            yield [name, [self._atom(v) for v in eqn.invars], [self._new(v) for v in eqn.outvars], [], parts]
         else:
             if classes.operations().get(name) is not eqn.primitive:
                 raise Unportable(unportable.operation(name))
@@ -126,9 +125,8 @@ def tree(t) -> object:
         if issubclass(kind, tuple):
             return ["tree", "tuple", None, children]
         if issubclass(kind, dict):
-            names = own[1] if isinstance(own, tuple) and len(own) == 2 else own
-            order = sorted(range(len(names)), key=lambda n: names[n])
-            return ["tree", "dict", value([names[n] for n in order]), [children[n] for n in order]]
+            names = own[1] if issubclass(kind, collections.defaultdict) else own
+            return ["tree", "dict", value(list(names)), children]
     name = kind.__name__ if kind in (tuple, list) else "none" if kind is type(None) else classes.name_of(kind)
     if name is None:
         raise Unportable(f"it has a structure of the class {kind.__name__:.60}; return arrays, or a tuple of arrays.")
@@ -190,7 +188,19 @@ def _scan_counts(eqn) -> list[int]:
     return [len(consts), len(carry), len(xs), len(eqn.outvars) - len(carry)]
 
 
-def _derived(eqn) -> list:
+def _derived(eqn) -> list | None:
+    """Return ``_rules``; None for a rule that cannot take integers, which have no derivative that anybody asks for."""
+    try:
+        return _rules(eqn)
+    except Unportable:
+        raise
+    except Exception:
+        if all(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.invars):
+            raise
+        return None
+
+
+def _rules(eqn) -> list:
     """Return the number of constants among a function's arguments, the function, and its derivative, as programs.
 
     Second derivatives are dropped: nobody asks for them, and the derivative of relu, for example, uses relu itself.
