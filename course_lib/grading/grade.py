@@ -1,5 +1,7 @@
 """The grade of one notebook: read it, graft its answers, run them, and say one thing about each exercise."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -29,6 +31,7 @@ class Grade:
     lesson: str = ""  # the course's exercise notebook that received its answers: "01_hello_kernel"
     rows: tuple[Row, ...] = ()
     error: str = ""
+    note: str = ""  # what is odd about the whole notebook, such as its name
     seconds: float = 0.0  # how long grading took
 
     @property
@@ -57,6 +60,11 @@ class Grade:
             return f"{self.points} of {self.max_points} points"
         weighted = " weighted" if any(row.weight != 1 for row in self.rows) else ""
         return f"{self.points} of {self.max_points} points, {percentage(self.percent)}{weighted}"
+
+    def noted(self, note: str) -> Grade:
+        """Return the grade with another note beside those that it has."""
+        notes = [each for each in self.note.split("; ") if each]
+        return dataclasses.replace(self, note="; ".join(notes if not note or note in notes else [*notes, note]))
 
     @property
     def passed(self) -> bool:

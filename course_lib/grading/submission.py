@@ -40,6 +40,8 @@ def _bytes(path: pathlib.Path) -> bytes:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             raise Unreadable("it is a symbolic link; hand in the file itself.")
+        if stat.S_ISDIR(status.st_mode):
+            raise Unreadable("it is a folder that cannot be read.")
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file.")
         if status.st_size > MAX_BYTES:
