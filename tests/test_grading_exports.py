@@ -52,7 +52,7 @@ def test_canvas_has_its_columns_the_points_possible_and_a_line_for_each_student(
     assert possible == ["    Points Possible", "", "", "", "", "3", "3"]
     points = {line[3]: line[5:] for line in students}
     assert points["alice"] == ["1", "3"]
-    assert points["'=bob"] == ["3", ""], "no formula, and no points for what was not handed in"
+    assert points["=bob"] == ["3", ""], "the login as it is, and no points for what was not handed in"
     assert points["carol/01_hello"] == ["", ""], "not graded is not 0"
 
 

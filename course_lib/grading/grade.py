@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import course_lib
 from course_lib.grading import lost_marks, submission
-from course_lib.grading.graft import CourseNotebook, course_notebook, graft
+from course_lib.grading.graft import CourseNotebook, course_notebook, graft, other_answers
 from course_lib.grading.rows import PASSED, Row, clean, rows
 from course_lib.grading.run import Ran, run
 
@@ -101,9 +101,11 @@ def grade(
         )
     if course.uses_keras and importlib.util.find_spec("keras") is None:  # else every exercise would fail, for our sake
         return Grade(file=name, error="its lesson uses Keras, which is not installed here. Try pip install keras.")
+    submitted = lost_marks.restored(course, submitted)
     graded = (rows_of or _graded)(course, submitted, cell_timeout)
     weighted = tuple(dataclasses.replace(row, weight=(weights or {}).get(row.id, 1.0)) for row in graded)
-    return Grade(file=name, lesson=course.name, rows=weighted, seconds=time.monotonic() - started)
+    note = clean(other_answers(course, submitted))
+    return Grade(file=name, lesson=course.name, rows=weighted, note=note, seconds=time.monotonic() - started)
 
 
 def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> list[Row]:

@@ -33,7 +33,7 @@ from course_lib import compat
 from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
 from course_lib.errors import raw, table
-from course_lib.grading.box import calls, layers_inside, pipes, reading, values, writing
+from course_lib.grading.box import calls, layers_inside, magics, pipes, reading, values, writing
 
 _LONGEST = 4000  # characters of an exception's text
 
@@ -77,12 +77,16 @@ class Box:
 
     def run(self, source: str) -> list:
         """Run a cell."""
+        self.names["get_ipython"] = magics.Magics(self._run)
+        self._run(source)
+        return ["ok"]
+
+    def _run(self, source: str) -> None:
         from IPython.core.inputtransformer2 import TransformerManager
 
         name, code = f"<cell {len(linecache.cache)}>", TransformerManager().transform_cell(source)
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)  # lets errors quote the line
         exec(compile(code, name, "exec"), self.names)
-        return ["ok"]
 
     def what(self, name: str, defines: str) -> list:
         """Return what the cells call ``name``, and how explanations were assessed."""
