@@ -226,6 +226,24 @@ def test_a_box_is_closed(box, source, said):
 
 
 @boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("%%time\nheld = 1\n%matplotlib inline\n", b"ok"),
+        ("assert held == 1\n%time held = 2\n!pip install nothing\nfiles = !ls\n", b"ok"),
+        ("assert held == 2 and files == []\nget_ipython().run_line_magic('load_ext', 'autoreload')\n", b"ok"),
+        ("%%capture out\nimport math\n%%time\nmath.pi\n", b"ok"),
+        ("math?\n", b"ok"),
+        ("%%timeit\nheld = 3\n", b"%%timeit defines nothing for the check. Take that line out"),
+        ("%%bash\necho\n", b"%%bash defines nothing for the check. Take that line out"),
+        ("%%time\nheld = unknown\n", b"NameError"),
+    ],
+)
+def test_magics_are_run_or_ignored_or_named(box, source, said):
+    assert said in box.ask(["run", source], time.monotonic() + SECONDS)
+
+
+@boxed
 def test_a_box_has_so_many_processes_and_no_more(box):
     if not any("pids" in str(folder) for folder in box.group.folders):
         pytest.skip("no control group can be made here")

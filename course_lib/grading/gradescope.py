@@ -111,7 +111,7 @@ def _files(lesson: str):
 
 def _of_another_lesson(file: pathlib.Path, lesson: str) -> bool:
     """Whether a file has the exercises or the solutions of another lesson."""
-    if file.name == "solutions.json":
+    if file.name.endswith("solutions.json"):
         return file.parent.name != f"lesson_{lesson.partition('_')[0]}"
     return file.suffix == ".ipynb" and file.stem != lesson
 

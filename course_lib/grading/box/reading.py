@@ -49,7 +49,9 @@ def value(node: object) -> object:
     """Return a parameter of an operation, such as the size of a block, from its node. Raise Damaged."""
     try:
         return _Reader().value(node)
-    except (AttributeError, KeyError, TypeError) as error:
+    except Damaged:
+        raise
+    except Exception as error:
         raise Damaged(f"it is no value. {type(error).__name__}: {str(error)[:200]}") from None
 
 
