@@ -12,6 +12,7 @@ import sys
 import zipfile
 
 from course_lib.grading.graft import course_notebooks
+from course_lib.grading.summary import points_of
 
 CLONE = pathlib.Path(__file__).resolve().parents[2]
 # The parts of the clone that grading needs: no solutions, and no tests.
@@ -80,7 +81,7 @@ def chosen(folder: pathlib.Path) -> dict:
 
 
 def _points(grade: dict) -> str:
-    return "not graded" if grade["error"] else f"{grade['points']} points"
+    return "not graded" if grade["error"] else points_of(grade["points"])
 
 
 def autograder(lesson: str, folder: pathlib.Path) -> pathlib.Path:

@@ -148,7 +148,7 @@ def with_doubles_noted(grades: list[Grade]) -> list[Grade]:
     """Return the grades with a note on each that is not its student's only one of its lesson."""
     notes = {}
     for (student, lesson), several in by_student(grades).items():
-        first, *others = (f"{grade.file} ({grade.points} points)" for grade in several)
+        first, *others = (f"{grade.file} ({points_of(grade.points)})" for grade in several)
         said = (
             f"{student} handed in {len(several)} notebooks of {lesson}: {first}, which counts, and {', '.join(others)}"
         )
@@ -231,6 +231,11 @@ def _tally(rows: list[Row], scores: Scores | None) -> Tally:
         counts={name: counts[name] for name in OUTCOMES}, judge=_most(judges), sentence=_most(sentences),
         golf=scores,
     )  # fmt: skip
+
+
+def points_of(number: int) -> str:
+    """Return a number of points in words."""
+    return f"{number} point{'' if number == 1 else 's'}"
 
 
 def _count(notebooks: int) -> str:
