@@ -617,3 +617,49 @@ def test_an_answer_in_a_fresh_cell_is_pointed_out():
     submitted = {name: [course.source(name)] for name in course.code_cells} | {"": [ADDS]}
     note = graded_rows._note(task, course, submitted, graded_rows._AS_HANDED_OUT)
     assert note == "add_kernel is defined in another cell; only the answer cells are graded"
+
+
+def test_an_answer_whose_marked_cell_is_gone_is_found_by_its_name():
+    course = graft.course_notebook({"01-1": []})
+    submitted = {name: [course.source(name)] for name in course.code_cells if name not in ("01-1", "01-7")}
+    submitted |= {"fresh": [ADDS], "": ["line: int = 8"]}
+    found = lost_marks.restored(course, submitted)
+    assert (found["01-1"], found["01-7"]) == ([ADDS], ["line: int = 8"])
+    note = graded_rows._note(course.tasks[0], course, found, "it passed.")
+    assert note == "its cell has lost its mark; the answer was found by the name that it defines"
+    assert lost_marks.restored(course, {"01-1": ["pass"], "fresh": [ADDS]})["01-1"] == ["pass"]
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+def test_an_answer_in_a_cell_of_another_type_is_told_so(tmp_path, kind):
+    nb = answered(e01_1=ADDS)
+    cell(nb, "01-1")["cell_type"] = kind
+    (tmp_path / "a.ipynb").write_text(json.dumps(nb))
+    submitted = submission.read(tmp_path / "a.ipynb")
+    course = graft.course_notebook(submitted)
+    row = graded_rows._said(course.tasks[0], course, submitted, run.Ran(cells={}, in_time=True, log=""), {})
+    assert row["message"] == f"the answer cell is a {kind} cell, and only code cells are run."
+    assert lost_marks.restored(course, submitted) == submitted
+
+
+def test_answers_to_two_lessons_in_one_notebook_are_said():
+    first, third = (graft.course_notebook({name}) for name in ("01-1", "03-1"))
+    both = {name: [course.source(name)] for course in (first, third) for name in course.code_cells}
+    both |= {"01-1": [ADDS]}
+    assert graft.course_notebook(both) is first, "the lesson that was answered, not the one with more cells"
+    assert graft.other_answers(first, both) == ""
+    both |= {"03-1": ["x = 1"], "03-2": ["x = 1"]}
+    assert graft.course_notebook(both) is third
+    assert graft.other_answers(third, both) == (
+        "it also has answers to 01_hello_kernel (01.1), which were not graded: hand in a notebook for each lesson"
+    )
+
+
+def test_a_magic_that_defines_nothing_is_pointed_out():
+    course = graft.course_notebook({"01-1": []})
+    notes = [
+        graded_rows._note(course.tasks[0], course, {"01-1": [f"{magic}\n{ADDS}"], "01-1-check": []}, "not defined.")
+        for magic in ("%%timeit", "%%bash", "%%time", "%%capture", "%matplotlib inline", "!pip install x")
+    ]
+    assert notes[0] == "its answer is under %%timeit, which defines nothing for the check; take that line out"
+    assert "%%bash" in notes[1] and notes[2:] == [""] * 4

@@ -186,6 +186,44 @@ def test_the_verdict_says_where_to_look(grader, tmp_path, source, said):
     assert row.outcome == "not yet" and said in row.verdict
 
 
+# Right answers in other words than ours: what JAX and NumPy offer around a kernel, and values of other classes.
+BLEND = """
+def blend_kernel(x_ref, y_ref, t_ref, o_ref):
+    pl.debug_print("block")
+    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+
+@jax.checkpoint
+def blend(x, y, t):
+    n = x.shape[0]
+    x, y, t = (jnp.split(jnp.roll(jnp.pad(v, (0, -n % 1024)), 1024), 1)[0] for v in (x, y, t))
+    block = pl.BlockSpec((1024,), lambda i: (i,), pipeline_mode=pl.Buffered(2))
+    out_shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    call = pl.pallas_call(blend_kernel, grid=x.size // 1024, in_specs=[block] * 3, out_specs=block, out_shape=out_shape)
+    return jnp.roll(call(x, y, t), -1024)[:n]
+"""
+NAMED = """
+import collections
+import functools
+import numpy as np
+
+Layout = collections.namedtuple("Layout", "grid block index_map")
+
+
+def configure(n):
+    return Layout((np.int64(n) // 1024,), tuple(np.array([1024])), functools.partial(lambda k, i: (i,), 3))
+"""
+ENUM = "import enum\n\n\nclass Line(enum.IntEnum):\n    LAST = 8\n\n\nline = Line.LAST\n"
+TEXT = 'import enum\n\n\nclass Judge(enum.StrEnum):\n    NONE = "none"\n\n\njudge = Judge.NONE\n'
+
+
+@boxed
+def test_right_answers_in_other_words_have_full_marks(grader, tmp_path):
+    words = [("", "01-4", NAMED), ("", "01-7", ENUM), ("", "01-8", TEXT), ("", "01-10", BLEND)]
+    found = rows(grader, tmp_path, answered(*words))
+    assert {id: found[id].message for id in ("01.4", "01.7", "01.8", "01.10") if found[id].outcome != "passed"} == {}
+
+
 @pytest.fixture(scope="module")
 def box():
     box = process.Process("inside", limits=STUDENT, lessons=False)
@@ -222,6 +260,24 @@ def test_a_box_that_has_waited_for_long_is_taken(monkeypatch):
     ids=["network", "declarations", "processes", "library", "environment", "the caller's", "users", "disk"],
 )
 def test_a_box_is_closed(box, source, said):
+    assert said in box.ask(["run", source], time.monotonic() + SECONDS)
+
+
+@boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("%%time\nheld = 1\n%matplotlib inline\n", b"ok"),
+        ("assert held == 1\n%time held = 2\n!pip install nothing\nfiles = !ls\n", b"ok"),
+        ("assert held == 2 and files == []\nget_ipython().run_line_magic('load_ext', 'autoreload')\n", b"ok"),
+        ("%%capture out\nimport math\n%%time\nmath.pi\n", b"ok"),
+        ("math?\n", b"ok"),
+        ("%%timeit\nheld = 3\n", b"%%timeit defines nothing for the check. Take that line out"),
+        ("%%bash\necho\n", b"%%bash defines nothing for the check. Take that line out"),
+        ("%%time\nheld = unknown\n", b"NameError"),
+    ],
+)
+def test_magics_are_run_or_ignored_or_named(box, source, said):
     assert said in box.ask(["run", source], time.monotonic() + SECONDS)
 
 

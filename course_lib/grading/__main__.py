@@ -7,6 +7,7 @@ report.
 
 import argparse
 import concurrent.futures
+import errno
 import os
 import pathlib
 import signal
@@ -16,7 +17,7 @@ import threading
 from course_lib.grading import alike, grade_files, gradebooks, run, summary
 from course_lib.grading.box import pipes
 from course_lib.grading.class_page import class_page
-from course_lib.grading.folder import SUMMARY, find
+from course_lib.grading.folder import CLASS_FILES, find, renamed
 from course_lib.grading.grade import Grade, grade
 from course_lib.grading.graft import course_notebooks
 from course_lib.grading.progress import Progress
@@ -34,7 +35,7 @@ def main(prog: str = "pallas-grade") -> int:
     options = _options(prog)
     try:
         course_notebooks()
-        notebooks = find(options.notebook)
+        notebooks = find(options.notebook, options.out)
         weights = _weights(options.weights)
     except (FileNotFoundError, BadWeights) as error:
         print(f"{prog}: {error}", file=sys.stderr)
@@ -48,14 +49,18 @@ def main(prog: str = "pallas-grade") -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, which a shell may have made us ignore
     try:
         grades = _in_boxes(notebooks, weights, options) if boxed else _grade_all(notebooks, weights, options)
-    except OSError as error:  # from writing our own files: a full disk
-        print(f"\n{prog}: {error}. What is done is kept: run it again once there is room.", file=sys.stderr)
+    except OSError as error:  # from writing our own files
+        again = " run it again once there is room." if error.errno in _FULL else ""
+        print(f"\n{prog}: {error}. What is done is kept{':' if again else '.'}{again}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\n{prog}: stopped.", file=sys.stderr)
         return 130
     if options.notebook.is_dir():
+        grades = _with_doubles(grades, options.out)
         print(f"\n{summary.text(grades)}")
+        for sentence in gradebooks.left_out(grades):
+            print(f"\n{sentence}")
         same = alike.found(notebooks)
         if same:
             print(f"\n{alike.text(same)}")
@@ -104,16 +109,54 @@ def _weights(path: pathlib.Path | None) -> dict[str, float]:
 
 
 def _write_summary(grades: list[Grade], same: list[alike.Alike], out: pathlib.Path) -> None:
-    files = {
-        f"{SUMMARY}.csv": summary.as_csv(grades),
-        "exercises.csv": summary.exercises_csv(grades),
-        "canvas.csv": gradebooks.canvas_csv(grades),
-        "moodle.csv": gradebooks.moodle_csv(grades),
-        "alike.csv": alike.as_csv(same),
-        f"{SUMMARY}.html": class_page(grades),
+    texts = {
+        "summary": summary.as_csv(grades),
+        "exercises": summary.exercises_csv(grades),
+        "canvas": gradebooks.canvas_csv(grades),
+        "moodle": gradebooks.moodle_csv(grades),
+        "alike": alike.as_csv(same),
+        "page": class_page(grades),
     }
-    for name, text in files.items():
+    for what, text in texts.items():
+        name = _free(out, CLASS_FILES[what])
         (out / name).write_text(text, encoding="utf-8")
+        if name != CLASS_FILES[what]:
+            print(f"{out}/{CLASS_FILES[what]} is a folder, so that report is called {name}.", file=sys.stderr)
+
+
+def _with_doubles(grades: list[Grade], out: pathlib.Path) -> list[Grade]:
+    """Note which of a student's notebooks of one lesson counts, in their reports too."""
+    noted = summary.with_doubles_noted(grades)
+    for before, after in zip(grades, noted, strict=True):
+        if after != before:
+            _written(after, out)
+    return noted
+
+
+def _free(out: pathlib.Path, name: str) -> str:
+    """Return the name of a report of the class; a number is added if there is a folder of that name."""
+    stem, ending = os.path.splitext(name)
+    number = 1
+    while (out / name).is_dir():
+        number += 1
+        name = f"{stem} ({number}){ending}"
+    return name
+
+
+def _written(graded: Grade, out: pathlib.Path) -> Grade:
+    """Write the reports of a grade and return it; one that says why if they cannot be written under their name."""
+    try:
+        grade_files.write(graded, out)
+    except OSError as error:
+        if error.errno not in _NAMES:
+            raise
+        why = f"its reports cannot be written in {out}: {error.strerror}. Give the file another name."
+        return Grade(file=graded.file, error=why)
+    return graded
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NAMES = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 
 
 def _grade_all(
@@ -122,6 +165,7 @@ def _grade_all(
     """Grade in parallel, and write each grade as it is done; print and return them in order."""
     options.out.mkdir(parents=True, exist_ok=True)
     done, writing, progress = 0, threading.Lock(), Progress(len(notebooks))
+    notes = renamed(notebooks, options.notebook)
 
     def one(item: tuple[str, pathlib.Path]) -> Grade:
         nonlocal done
@@ -132,13 +176,15 @@ def _grade_all(
                 graded = grade(path, name=name, cell_timeout=options.cell_timeout, weights=weights, rows_of=rows_of)
                 if records:
                     records.keep(graded, path)
-        except (run.Stopped, OSError):
+        except run.Stopped:
             raise
         except Exception as error:  # a bug of ours must not cost the other notebooks their grades
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise
             graded = Grade(file=name, error=f"the grader failed on it. {type(error).__name__}: {error}")
         with writing:
             done += 1
-            grade_files.write(graded, options.out)
+            graded = _written(graded.noted(notes.get(name, "")), options.out)
             if len(notebooks) > 1:
                 result = "not graded" if graded.error else graded.result
                 print(f"{progress(done)} {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)

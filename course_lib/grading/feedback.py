@@ -15,6 +15,8 @@ def feedback(grade: Grade) -> str:
     else:
         parts += [f"<p><strong>{text(grade.result)}</strong>. {_counts(grade)}</p>", _overview(grade)]
         parts += [_exercise(row) for row in grade.rows]
+    if grade.note:
+        parts.insert(1, f'<p class="muted">Note: {text(grade.note)}.</p>')
     said = ", ".join(f"{name} {version}" for name, version in versions().items())
     parts.append(f'<p class="muted">Graded with {text(said)}.</p>')
     return page(f"{grade.file}: {grade.error and 'not graded' or grade.result}", "\n".join(parts))

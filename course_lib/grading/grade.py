@@ -1,5 +1,7 @@
 """The grade of one notebook: read it, graft its answers, run them, and say one thing about each exercise."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -11,7 +13,7 @@ from collections.abc import Callable
 
 import course_lib
 from course_lib.grading import lost_marks, submission
-from course_lib.grading.graft import CourseNotebook, course_notebook, graft
+from course_lib.grading.graft import CourseNotebook, course_notebook, graft, other_answers
 from course_lib.grading.rows import PASSED, Row, clean, rows
 from course_lib.grading.run import Ran, run
 
@@ -29,6 +31,7 @@ class Grade:
     lesson: str = ""  # the course's exercise notebook that received its answers: "01_hello_kernel"
     rows: tuple[Row, ...] = ()
     error: str = ""
+    note: str = ""  # what is odd about the whole notebook, such as its name
     seconds: float = 0.0  # how long grading took
 
     @property
@@ -57,6 +60,11 @@ class Grade:
             return f"{self.points} of {self.max_points} points"
         weighted = " weighted" if any(row.weight != 1 for row in self.rows) else ""
         return f"{self.points} of {self.max_points} points, {percentage(self.percent)}{weighted}"
+
+    def noted(self, note: str) -> Grade:
+        """Return the grade with another note beside those that it has."""
+        notes = [each for each in self.note.split("; ") if each]
+        return dataclasses.replace(self, note="; ".join(notes if not note or note in notes else [*notes, note]))
 
     @property
     def passed(self) -> bool:
@@ -93,9 +101,11 @@ def grade(
         )
     if course.uses_keras and importlib.util.find_spec("keras") is None:  # else every exercise would fail, for our sake
         return Grade(file=name, error="its lesson uses Keras, which is not installed here. Try pip install keras.")
+    submitted = lost_marks.restored(course, submitted)
     graded = (rows_of or _graded)(course, submitted, cell_timeout)
     weighted = tuple(dataclasses.replace(row, weight=(weights or {}).get(row.id, 1.0)) for row in graded)
-    return Grade(file=name, lesson=course.name, rows=weighted, seconds=time.monotonic() - started)
+    note = clean(other_answers(course, submitted))
+    return Grade(file=name, lesson=course.name, rows=weighted, note=note, seconds=time.monotonic() - started)
 
 
 def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> list[Row]:

@@ -8,17 +8,19 @@ import textwrap
 import xml.etree.ElementTree as ET
 
 from course_lib.grading.feedback import feedback
+from course_lib.grading.folder import ENDINGS
 from course_lib.grading.grade import Grade, versions
 from course_lib.grading.rows import ERROR, PASSED
 
-FORMAT = 3  # of the JSON; docs/grading.md describes it
+FORMAT = 4  # of the JSON; docs/grading.md describes it
 
 
 def table(grade: Grade) -> str:
     """Return the rows of a grade, aligned and wrapped to the width of the terminal."""
+    note = f"\n  Note: {grade.note}." if grade.note else ""
     if grade.error:
-        return f"{grade.file}: not graded. {grade.error[:1].upper()}{grade.error[1:]}"
-    lines = [f"{grade.file}: {grade.result}"]
+        return f"{grade.file}: not graded. {grade.error[:1].upper()}{grade.error[1:]}{note}"
+    lines = [f"{grade.file}: {grade.result}{note}"]
     weighted = any(row.weight != 1 for row in grade.rows)
     width = max(shutil.get_terminal_size((120, 24)).columns, 80)
     for row in grade.rows:
@@ -36,6 +38,7 @@ def as_json(grade: Grade) -> str:
         "file": grade.file,
         "lesson": grade.lesson,
         "error": grade.error,
+        "note": grade.note,
         "points": grade.points,
         "max_points": grade.max_points,
         "percent": grade.percent,
@@ -70,5 +73,5 @@ def write(grade: Grade, out: pathlib.Path) -> None:
     """Write OUT/<name>.json, .xml and .html, in the same subfolder as the notebook."""
     stem = out / grade.file.removesuffix(".ipynb")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for ending, text in ((".json", as_json(grade)), (".xml", as_junit(grade)), (".html", feedback(grade))):
+    for ending, text in zip(ENDINGS, (as_json(grade), as_junit(grade), feedback(grade)), strict=True):
         stem.with_name(stem.name + ending).write_text(text, encoding="utf-8")

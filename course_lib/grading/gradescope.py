@@ -1,7 +1,7 @@
 """Gradescope: a grade as results.json, and the autograder zip of a lesson.
 
 python -m course_lib.grading.gradescope LESSON [FOLDER]        make gradescope LESSON=07
-python -m course_lib.grading.gradescope --results GRADE.json RESULTS.json
+python -m course_lib.grading.gradescope --results FOLDER RESULTS.json
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import zipfile
 
 from course_lib.grading.graft import course_notebooks
+from course_lib.grading.summary import points_of
 
 CLONE = pathlib.Path(__file__).resolve().parents[2]
 # The parts of the clone that grading needs: no solutions, and no tests.
@@ -34,16 +35,18 @@ _RUN = """\
 cd /autograder/source
 out=$(mktemp -d)
 .venv/bin/python -m course_lib.grading --boxed /autograder/submission --out "$out" --jobs 1
-[ $? -le 1 ] || exit 1
-grade=$(find "$out" -name '*.json' | head -n 1)
-.venv/bin/python -m course_lib.grading.gradescope --results "$grade" /autograder/results/results.json
+status=$?
+# 1 says that not all passed, and it is Python's status after a traceback, too: then the last report is missing.
+[ $status -le 1 ] && [ -s "$out/summary.html" ] || exit 1
+.venv/bin/python -m course_lib.grading.gradescope --results "$out" /autograder/results/results.json
 """
 
 
 def results(grade: dict) -> dict:
     """Return the results.json for a grade, which is the JSON that ``make grade`` writes."""
+    note = f"\n{grade['note']}" if grade.get("note") else ""
     if grade["error"]:
-        return {"score": 0.0, "output": f"Not graded: {grade['error']}", "visibility": "visible", "tests": []}
+        return {"score": 0.0, "output": f"Not graded: {grade['error']}{note}", "visibility": "visible", "tests": []}
     tests = [
         {
             "name": f"{row['id']} {row['title']}",
@@ -57,7 +60,28 @@ def results(grade: dict) -> dict:
         }
         for row in grade["exercises"]
     ]
-    return {"score": float(grade["points"]), "output": grade["lesson"], "visibility": "visible", "tests": tests}
+    output = f"{grade['file']}, graded as {grade['lesson']}.{note}"
+    return {"score": float(grade["points"]), "output": output, "visibility": "visible", "tests": tests}
+
+
+def chosen(folder: pathlib.Path) -> dict:
+    """Return the grade that counts among those in a folder: it has the most points. Its note names the others.
+
+    Raises ValueError if there is none.
+    """
+    grades = [json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))]
+    if not grades:
+        raise ValueError(f"there is no grade in {folder}.")
+    first, *others = sorted(grades, key=lambda grade: (bool(grade["error"]), -grade["points"]))
+    if not others:
+        return first
+    names = ", ".join(f"{grade['file']} ({_points(grade)})" for grade in others)
+    said = f"{len(grades)} notebooks were submitted. {first['file']} ({_points(first)}) counts; not counted: {names}."
+    return first | {"note": said}
+
+
+def _points(grade: dict) -> str:
+    return "not graded" if grade["error"] else points_of(grade["points"])
 
 
 def autograder(lesson: str, folder: pathlib.Path) -> pathlib.Path:
@@ -82,9 +106,15 @@ def _files(lesson: str):
         top = CLONE / name
         files = sorted(top.rglob("*")) if top.is_dir() else [top]
         for file in files:
-            other = file.suffix == ".ipynb" and file.stem != lesson
-            if file.is_file() and "__pycache__" not in file.parts and not other:
+            if file.is_file() and "__pycache__" not in file.parts and not _of_another_lesson(file, lesson):
                 yield file
+
+
+def _of_another_lesson(file: pathlib.Path, lesson: str) -> bool:
+    """Whether a file has the exercises or the solutions of another lesson."""
+    if file.name.endswith("solutions.json"):
+        return file.parent.name != f"lesson_{lesson.partition('_')[0]}"
+    return file.suffix == ".ipynb" and file.stem != lesson
 
 
 def main() -> int:
@@ -92,8 +122,8 @@ def main() -> int:
     words = sys.argv[1:]
     try:
         if words[:1] == ["--results"]:
-            grade = json.loads(pathlib.Path(words[1]).read_text())
-            pathlib.Path(words[2]).write_text(json.dumps(results(grade), indent=1) + "\n")
+            made = json.dumps(results(chosen(pathlib.Path(words[1]))), indent=1) + "\n"
+            pathlib.Path(words[2]).write_text(made)
         else:
             print(autograder(words[0].zfill(2), pathlib.Path(words[1] if len(words) > 1 else "gradescope")))
     except (IndexError, OSError, ValueError) as error:

@@ -81,6 +81,11 @@ class CourseNotebook:
         """Whether one of the course's own cells imports Keras."""
         return any(re.search(r"^import keras\b", self.source(name), re.M) for name in self.code_cells)
 
+    def answered(self, submitted: dict[str, list[str]]) -> list[Task]:
+        """Return the exercises whose answer cells a submission has changed."""
+        given = {task.id: "\n".join(submitted.get(task.answer) or ()).strip() for task in self.tasks}
+        return [task for task in self.tasks if given[task.id] not in ("", self.source(task.answer).strip())]
+
     def source(self, name: str) -> str:
         """Return the course's own text of a cell."""
         return "".join(next(c["source"] for c in self.notebook["cells"] if c["id"] == name))
@@ -96,13 +101,28 @@ def course_notebooks() -> tuple[CourseNotebook, ...]:
 
 
 def course_notebook(names) -> CourseNotebook | None:
-    """Return the exercise notebook that shares most cell names with ``names``; None if none shares any."""
+    """Return the exercise notebook with most answers in ``names``; None if it shares no cell with any.
+
+    ``names`` are those of cells, or {name: sources}. Where no answer decides, most cells of the same name do.
+    """
 
     def shared(course: CourseNotebook) -> int:
         return sum((task.answer in names) + (task.check in names) for task in course.tasks)
 
-    best = max(course_notebooks(), key=shared)
+    def fits(course: CourseNotebook) -> tuple[int, int]:
+        return len(course.answered(names)) if isinstance(names, dict) else 0, shared(course)
+
+    best = max(course_notebooks(), key=fits)
     return best if shared(best) else None
+
+
+def other_answers(course: CourseNotebook, submitted: dict[str, list[str]]) -> str:
+    """Return a sentence on the answers to other lessons, which nobody grades; "" if there are none."""
+    others = [(other, other.answered(submitted)) for other in course_notebooks() if other.name != course.name]
+    found = [f"{other.name} ({', '.join(task.id for task in tasks)})" for other, tasks in others if tasks]
+    if not found:
+        return ""
+    return f"it also has answers to {', '.join(found)}, which were not graded: hand in a notebook for each lesson"
 
 
 def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:

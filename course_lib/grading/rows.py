@@ -6,13 +6,14 @@ import re
 from course_lib import judges
 from course_lib.checks.kinds import golf
 from course_lib.checks.result import EXERCISE, NOT_ATTEMPTED, NOT_YET, PASSED
-from course_lib.grading import lost_marks
+from course_lib.grading import lost_marks, submission
 from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
 
 ERROR = "error"  # the check gave no outcome
 OUTCOMES = (PASSED, NOT_YET, NOT_ATTEMPTED, ERROR)
 _AS_HANDED_OUT = "the answer cell is as it was handed out."
+_NOTHING_YET = "the answer computes nothing yet; it may build on an exercise that has no answer."
 _LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict fills a screen at most
 
 
@@ -80,7 +81,7 @@ def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors:
     if task.id in errors:
         return _outcome(ERROR, errors[task.id], _AGAIN)
     if task.answer not in submitted:
-        return _outcome(NOT_ATTEMPTED, "the answer cell is missing from the notebook.", _ANEW)
+        return _gone(task, submitted)
     if answer and not answer["ok"]:
         return _outcome(NOT_YET, f"the answer cell does not run. {_failure(answer)}", _AGAIN)
     if check is None:
@@ -93,6 +94,15 @@ def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors:
     if verdict["outcome"] == NOT_ATTEMPTED:
         verdict["message"] = _untouched(task, course, submitted)
     return verdict
+
+
+def _gone(task: Task, submitted: dict) -> dict[str, str]:
+    """Return what to say of an answer cell that is not among the code cells."""
+    types = {name: kind for kind, _, name in (line.partition(" ") for line in submitted.get(submission.NOT_CODE, ()))}
+    if task.answer not in types:
+        return _outcome(NOT_ATTEMPTED, "the answer cell is missing from the notebook.", _ANEW)
+    message = f"the answer cell is a {types[task.answer]} cell, and only code cells are run."
+    return _outcome(NOT_ATTEMPTED, message, "make it a code cell: select it, press Esc and Y, run it, and save.")
 
 
 _AGAIN = "choose Restart Kernel and Run All Cells: it happens again there, and says in which line."
@@ -150,10 +160,9 @@ def _failure(cell: dict) -> str:
 def _elsewhere(task: Task, message: str, course: CourseNotebook, submitted: dict) -> str:
     """Return the name that an answer lacks, or has left as it was, but an ungraded cell defines; "" without one."""
     missing = re.search(r"(?:NameError: name '|The name )(\w+)'? is not defined", message)
-    wanted = (
-        [missing[1]] if missing else lost_marks.defined_in(course, task.answer) if message == _AS_HANDED_OUT else []
-    )
-    known = {*(task.answer for task in course.tasks), *course.code_cells}
+    untouched = message in (_AS_HANDED_OUT, _NOTHING_YET)
+    wanted = [missing[1]] if missing else lost_marks.defined_in(course, task.answer) if untouched else []
+    known = {*course.code_cells, submission.NOT_CODE, lost_marks.RESTORED}
     others = "\n".join(t for name, texts in submitted.items() if name not in known for t in texts)
     defines = r"\b(?:def|class|import|as) +{0}\b|^{0}\b.*="
     return next((name for name in wanted if re.search(defines.format(name), others, re.M)), "")
@@ -162,13 +171,18 @@ def _elsewhere(task: Task, message: str, course: CourseNotebook, submitted: dict
 def _untouched(task: Task, course: CourseNotebook, submitted: dict) -> str:
     if "\n".join(submitted[task.answer]).strip() == course.source(task.answer).strip():
         return _AS_HANDED_OUT
-    return "the answer computes nothing yet; it may build on an exercise that has no answer."
+    return _NOTHING_YET
 
 
 def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> str:
     notes = []
     if lost_marks.LOST in submitted and message != _AS_HANDED_OUT:
         notes.append("its cells have lost their marks; the answer was found by its check")
+    if task.answer in submitted.get(lost_marks.RESTORED, ()):
+        notes.append("its cell has lost its mark; the answer was found by the name that it defines")
+    magic = _DEFINES_NOTHING.search("\n".join(submitted.get(task.answer, ())))
+    if magic and magic[1] not in message:
+        notes.append(f"its answer is under {magic[1]}, which defines nothing for the check; take that line out")
     if name := _elsewhere(task, message, course, submitted):
         notes.append(f"{name} is defined in another cell; only the answer cells are graded")
     if len(submitted.get(task.answer, ())) > 1:
@@ -180,6 +194,8 @@ def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> 
     return "; ".join(notes)
 
 
+# Cell magics that run a cell as another program, or throw away what it defines.
+_DEFINES_NOTHING = re.compile(r"\A\s*(%%(?!time\b|capture\b|prun\b)\w+)")
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links

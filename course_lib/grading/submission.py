@@ -7,6 +7,7 @@ import stat
 
 MAX_BYTES = 5 << 20
 UNMARKED = ""  # the shared name of all cells without one
+NOT_CODE = "(not code)"  # a name beside those of the cells: its sources are "type name" of the cells of other types
 
 
 class Unreadable(Exception):
@@ -17,7 +18,8 @@ def read(path: pathlib.Path) -> dict[str, list[str]]:
     """Return {name: sources} of the code cells of a notebook, in its order.
 
     The name is nbgrader's grade_id ("01-1", "01-1-check"), or else the cell's id; cells that have neither share the
-    name UNMARKED. A name has several sources if a cell was split or copied. Raises Unreadable.
+    name UNMARKED. A name has several sources if a cell was split or copied. Named cells of other types are listed under
+    NOT_CODE. Raises Unreadable.
     """
     notebook = _parse(_bytes(path))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
@@ -32,6 +34,8 @@ def read(path: pathlib.Path) -> dict[str, list[str]]:
             source = _source(cell.get("source"))
             if source is not None:
                 found.setdefault(_name(cell), []).append(source)
+        elif isinstance(cell, dict) and isinstance(cell.get("cell_type"), str) and _name(cell):
+            found.setdefault(NOT_CODE, []).append(f"{cell['cell_type'][:20]} {_name(cell)}")
     return found
 
 
@@ -40,6 +44,8 @@ def _bytes(path: pathlib.Path) -> bytes:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             raise Unreadable("it is a symbolic link; hand in the file itself.")
+        if stat.S_ISDIR(status.st_mode):
+            raise Unreadable("it is a folder that cannot be read.")
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file.")
         if status.st_size > MAX_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import re
 import shutil
@@ -12,6 +13,7 @@ import textwrap
 from collections import Counter
 
 from course_lib.grading.grade import Grade, percentage
+from course_lib.grading.graft import EXERCISES
 from course_lib.grading.rows import NOT_YET, OUTCOMES, Row
 
 _REFUSED = re.compile(r"^the \w+(?: judge)? (?:refused|could not run) it\. ")
@@ -96,7 +98,8 @@ def headline(grades: list[Grade]) -> list[str]:
     for s in spreads(grades):
         points = f"points median {s.median:g} of {s.max_points}, from {s.low} to {s.high}."
         lines.append(f"{s.lesson}, {_count(s.notebooks)}: {points}")
-    return lines
+    noted = dict.fromkeys(grade.note for grade in grades if grade.note)
+    return [*lines, *(f"{note[:1].upper()}{note[1:]}." for note in noted)]
 
 
 def text(grades: list[Grade], width: int = 0) -> str:
@@ -122,7 +125,35 @@ def _notebooks(grades: list[Grade], width: int) -> list[str]:
 def who(grade: Grade) -> str:
     """Return the name without the part that all share: "alice" for alice/01_hello_kernel.ipynb."""
     name = grade.file.removesuffix(".ipynb")
-    return name.removesuffix(f"/{grade.lesson}") if grade.lesson else name
+    folder, _, last = name.rpartition("/")
+    return folder if folder and last in (grade.lesson, *_lessons()) else name
+
+
+@functools.cache
+def _lessons() -> tuple[str, ...]:
+    """Return the names of the course's exercise notebooks, for a notebook that could not be read."""
+    return tuple(path.stem for path in EXERCISES.glob("[0-9]*.ipynb"))
+
+
+def by_student(grades: list[Grade]) -> dict[tuple[str, str], list[Grade]]:
+    """Return {(student, lesson): grades}, of which the first counts in the gradebooks: it has the most points."""
+    found: dict[tuple[str, str], list[Grade]] = {}
+    for grade in grades:
+        if grade.rows:
+            found.setdefault((who(grade), grade.lesson), []).append(grade)
+    return {key: sorted(several, key=lambda grade: -grade.points) for key, several in sorted(found.items())}
+
+
+def with_doubles_noted(grades: list[Grade]) -> list[Grade]:
+    """Return the grades with a note on each that is not its student's only one of its lesson."""
+    notes = {}
+    for (student, lesson), several in by_student(grades).items():
+        first, *others = (f"{grade.file} ({points_of(grade.points)})" for grade in several)
+        said = (
+            f"{student} handed in {len(several)} notebooks of {lesson}: {first}, which counts, and {', '.join(others)}"
+        )
+        notes |= {grade.file: said for grade in several if others}
+    return [grade.noted(notes.get(grade.file, "")) for grade in grades]
 
 
 def _exercises(found: list[Tally], width: int) -> list[str]:
@@ -148,14 +179,14 @@ def as_csv(grades: list[Grade]) -> str:
     found = tallies(grades)
     ids, scored = [tally.id for tally in found], [tally.id for tally in found if tally.golf]
     heads = (f"{tally.id} {tally.golf.unit}" for tally in found if tally.golf)
-    lines = [("file", "lesson", "points", "max_points", "percent", *ids, *heads, "error")]
+    lines = [("file", "lesson", "points", "max_points", "percent", *ids, *heads, "error", "note")]
     for grade in grades:
         outcomes = {row.id: row.outcome for row in grade.rows}
         scores = {row.id: row.score for row in grade.rows if row.score is not None}
         percent = "" if grade.percent is None else grade.percent
         score = (grade.points, grade.max_points, percent)
         cells = [*(outcomes.get(id, "") for id in ids), *(scores.get(id, "") for id in scored)]
-        lines.append((grade.file, grade.lesson, *score, *cells, grade.error))
+        lines.append((grade.file, grade.lesson, *score, *cells, grade.error, grade.note))
     return table_csv(lines)
 
 
@@ -202,6 +233,11 @@ def _tally(rows: list[Row], scores: Scores | None) -> Tally:
     )  # fmt: skip
 
 
+def points_of(number: int) -> str:
+    """Return a number of points in words."""
+    return f"{number} point{'' if number == 1 else 's'}"
+
+
 def _count(notebooks: int) -> str:
     return f"{notebooks} notebook{'' if notebooks == 1 else 's'}"
 
@@ -224,11 +260,17 @@ def _cut(text: str, width: int) -> str:
 
 
 def table_csv(lines: list[tuple]) -> str:
+    """Return CSV in which no text is a formula."""
+    return plain_csv([[no_formula(cell) for cell in line] for line in lines])
+
+
+def plain_csv(lines: list) -> str:
+    """Return CSV of the cells as they are."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[_no_formula(cell) for cell in line] for line in lines])
+    csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
 
 
-def _no_formula(cell):
+def no_formula(cell):
     """Return text that a spreadsheet would evaluate as a formula in a form that it keeps as text."""
     return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

@@ -15,7 +15,9 @@ _MODULES = (
     "jax._src.lax.control_flow.common",
     "jax._src.lax.control_flow.conditionals",
     "jax._src.lax.control_flow.loops",
+    "jax._src.lax.control_flow.solves",
     "jax._src.lax.convolution",
+    "jax._src.lax.fft",
     "jax._src.lax.lax",
     "jax._src.lax.linalg",
     "jax._src.lax.slicing",
@@ -23,26 +25,52 @@ _MODULES = (
     "jax._src.lax.windowed_reductions",
     "jax._src.pallas.core",
     "jax._src.pallas.mosaic.primitives",
+    "jax._src.pallas.mpmd",
     "jax._src.pallas.pallas_call",
     "jax._src.pallas.primitives",
+    "jax._src.random.core",
+    "jax._src.random.philox2x32",
+    "jax._src.random.philox4x32",
+    "jax._src.random.prng",
+    "jax._src.random.threefry2x32",
+    "jax._src.random.threefry4x32",
     "jax._src.state.primitives",
 )
+# Operations from modules that also define others, which may not leave: mutable arrays, and sums over a mapped axis.
+_SINGLE = {
+    "jax._src.core": ("freeze", "new_ref"),
+    "jax._src.lax.parallel": ("pmax", "pmin", "psum"),
+}
 # Those of them that leave the program: for another device, the host, or opaque code.
 _BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print", "barrier_semaphore")
+
+# Calls that are inlined, with the parameter that holds what they call. A custom batching rule has been applied before.
+CALLS = {
+    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr",
+    "custom_vmap_call": "call",
+}  # fmt: skip
+# Operations that only show something and are left out, and those that return their inputs as they are.
+SHOWS = ("debug_print", "debug_callback", "inspect_sharding")
+KEEPS = ("device_put", "name", "sharding_constraint")
 
 # Classes whose fields may appear in a parameter, by the JAX module that has them; enums stand for their members.
 _CLASSES = {
     "jax._src.core": ("MemorySpace",),
     "jax._src.indexing": ("Slice",),
+    "jax._src.lax.control_flow.solves": ("_LinearSolveTuple",),
     "jax._src.lax.convolution": ("ConvDimensionNumbers",),
-    "jax._src.lax.lax": ("DotAlgorithm", "DotAlgorithmPreset", "Precision", "RoundingMethod"),
+    "jax._src.lax.fft": ("FftType",),
+    "jax._src.lax.lax": (
+        "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "RaggedDotDimensionNumbers",
+        "RandomAlgorithm", "RoundingMethod",
+    ),
     "jax._src.lax.slicing": ("GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers"),
     "jax._src.pallas.core": (
         "BarrierSemaphore", "BlockMapping", "Blocked", "BoundedSlice", "Buffered", "CostEstimate", "DynamicGridDim",
         "Element", "GridMapping", "MemorySpace", "RevisitMode", "Semaphore", "Squeezed",
     ),
     "jax._src.pallas.mosaic.core": (
-        "CompilerParams", "DMASemaphore", "GridDimensionSemantics", "MemorySpace", "SideEffectType",
+        "CompilerParams", "DMASemaphore", "GridDimensionSemantics", "MemorySpace", "SideEffectType", "TensorCoreMesh",
     ),
     "jax._src.pallas.primitives": ("DeviceIdType",),
     "jax._src.state.indexing": ("NDIndexer", "Slice"),
@@ -52,16 +80,44 @@ _CLASSES = {
     ),
 }  # fmt: skip
 
+# Effects besides those on refs, which are classes above: random numbers, waiting, traces, copies, mutable arrays.
+_EFFECTS = {
+    "jax._src.core": ("InternalMutableArrayEffect",),
+    "jax._src.pallas.core": ("CommsEffect",),
+    "jax._src.pallas.mosaic.primitives": ("MXUEffect", "PRNGEffect", "TraceEffect"),
+    "jax._src.pallas.primitives": ("DelayEffect", "SemaphoreEffect"),
+}
+SHOWN = ("DebugEffect", "ErrorEffect", "OrderedDebugEffect")  # of what is left out, and left out with it
+
 
 @functools.cache
 def operations() -> dict[str, core.Primitive]:
     """Return {name: operation} for everything that a program may do."""
+    wanted = dict.fromkeys(_MODULES) | _SINGLE
     found = {}
-    for name in _MODULES:
-        for value in vars(importlib.import_module(name)).values():
-            if isinstance(value, core.Primitive) and not any(word in value.name for word in _BARRED):
+    for module, only in wanted.items():
+        for value in vars(importlib.import_module(module)).values():
+            if not isinstance(value, core.Primitive) or any(word in value.name for word in _BARRED):
+                continue
+            if only is None or value.name in only:
                 found[value.name] = value
     return found
+
+
+@functools.cache
+def effects() -> dict[str, object]:
+    """Return {name: JAX's one instance of the effect} for those that concern no ref."""
+    found = {}
+    for module, names in _EFFECTS.items():
+        here = importlib.import_module(module)
+        found |= {f"{module}.{name}": only_one(getattr(here, name)) for name in names if hasattr(here, name)}
+    return found
+
+
+def only_one(kind: type) -> object | None:
+    """Return the instance of a class that its own module keeps, and JAX compares with ``is``; None if it keeps none."""
+    here = vars(importlib.import_module(kind.__module__)).values()
+    return next((value for value in here if type(value) is kind), None)
 
 
 @functools.cache

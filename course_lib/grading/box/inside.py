@@ -33,7 +33,7 @@ from course_lib import compat
 from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
 from course_lib.errors import raw, table
-from course_lib.grading.box import calls, layers_inside, pipes, reading, values
+from course_lib.grading.box import calls, layers_inside, magics, pipes, reading, values, writing
 
 _LONGEST = 4000  # characters of an exception's text
 
@@ -77,12 +77,16 @@ class Box:
 
     def run(self, source: str) -> list:
         """Run a cell."""
+        self.names["get_ipython"] = magics.Magics(self._run)
+        self._run(source)
+        return ["ok"]
+
+    def _run(self, source: str) -> None:
         from IPython.core.inputtransformer2 import TransformerManager
 
         name, code = f"<cell {len(linecache.cache)}>", TransformerManager().transform_cell(source)
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)  # lets errors quote the line
         exec(compile(code, name, "exec"), self.names)
-        return ["ok"]
 
     def what(self, name: str, defines: str) -> list:
         """Return what the cells call ``name``, and how explanations were assessed."""
@@ -135,8 +139,8 @@ class Box:
         def other(value: object, depth: int) -> object:
             if isinstance(value, jax.Array):
                 return values.array(np.asarray(value))
-            if isinstance(value, bool | int | float | str):  # a subclass defined by the student
-                return values.written({bool: bool, int: int}.get(type(value), type(value).__mro__[1])(value))
+            if (plain := _plain(value)) is not value:
+                return values.written(plain, other, depth + 1)
             if type(value) is pl.BlockSpec:
                 return spec(value, depth)
             self.held.append(value)
@@ -148,20 +152,27 @@ class Box:
             return ["thing", ref, _description(value)]
 
         def spec(value: pl.BlockSpec, depth: int) -> object:
-            """Return the sizes of a block, its index map and its memory: what a judge builds the same spec from."""
-            sizes = value.block_shape
-            plain = sizes is None or all(size is None or type(size) is int for size in sizes)
+            """Return sizes, index map, memory and pipeline mode of a block: a judge builds the same spec from them."""
             space = value.memory_space
-            if not plain or value.pipeline_mode is not None or not (space is None or space in calls.MEMORY.values()):
-                raise values.Unportable("it has a BlockSpec with more than sizes, an index map and a memory space.")
-            parts = (
-                sizes and tuple(sizes),
-                value.index_map,
-                space and next(n for n, s in calls.MEMORY.items() if s is space),
+            if not (space is None or space in calls.MEMORY.values()):
+                raise values.Unportable("it has a BlockSpec in a memory that is none of ANY, VMEM, SMEM and HBM.")
+            sizes, mode = (
+                writing.value(value.block_shape and tuple(value.block_shape)),
+                writing.value(value.pipeline_mode),
             )
-            return ["spec", *(values.written(part, other, depth + 1) for part in parts)]
+            name = space and next(n for n, s in calls.MEMORY.items() if s is space)
+            return ["spec", sizes, values.written(value.index_map, other, depth + 1), name, mode]
 
         return values.written(value, other)
+
+
+def _plain(value: object) -> object:
+    """Return what a subclass of a plain type holds: a member of an IntEnum, a named tuple; anything else as it is."""
+    for kind, held in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
+        if isinstance(value, kind):
+            return held(value)
+    kind = next((kind for kind in (tuple, list, dict) if isinstance(value, kind)), None)
+    return value if kind is None else kind(value)
 
 
 def _parameters(fn) -> list | None:

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from jax._src import config, core, flattree, linear_util, literals, tree_util
+from jax._src import config, core, flattree, frozen_dict, linear_util, literals, tree_util
 from jax._src.state import types as state
 
-from course_lib.grading.box import classes, rules, values
+from course_lib.grading.box import classes, keys, rules, values
 from course_lib.grading.box.values import Damaged, items
+from course_lib.grid.jaxprs import KERNELS
 
 _DERIVED = ("custom_jvp_call", "custom_vjp_call")
 MAX_EQUATIONS = 50_000
@@ -42,6 +43,16 @@ def program(node: object) -> Program:
         raise
     except Exception as error:  # from JAX's own constructors and type rules
         raise Damaged(f"it is no program. {type(error).__name__}: {str(error)[:200]}") from None
+
+
+def value(node: object) -> object:
+    """Return a parameter of an operation, such as the size of a block, from its node. Raise Damaged."""
+    try:
+        return _Reader().value(node)
+    except Damaged:
+        raise
+    except Exception as error:
+        raise Damaged(f"it is no value. {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def structure(node: object):
@@ -93,16 +104,19 @@ class _Reader:
         if name in _DERIVED:
             does = self._derived(name, items(params), ins)
         else:
-            operation, given = self._operation(name), self._params(params)
-            does = _bound(operation, given)
+            does = _bound(*self._given(name, params))
         variables += outs
         return does, ins, outs
 
-    def _operation(self, name: object) -> core.Primitive:
+    def _given(self, name: object, params: object) -> tuple[core.Primitive, dict]:
+        """Return an operation with its parameters."""
         found = classes.operations().get(name) if isinstance(name, str) else None
         if found is None:
             raise Damaged(f"it uses {str(name)[:60]!r}, which no program may.")
-        return found
+        given = self._params(params)
+        if name == "reduce":  # JAX wants the function beside the program that it was traced to
+            given["computation"] = core.jaxpr_as_fun(given["jaxpr"])
+        return found, given
 
     def _params(self, node: object) -> dict:
         params = {}
@@ -145,7 +159,7 @@ class _Reader:
         name, atoms, types, effects, params = items(node, 5)
         ins = [self._atom(a, variables) for a in items(atoms)]
         outs = [core.Var(self.aval(t)) for t in items(types)]
-        operation, params = self._operation(name), self._params(params)
+        operation, params = self._given(name, params)
         made = core.new_jaxpr_eqn(ins, outs, operation, params, self._effects(effects, variables))
         variables += outs
         return made
@@ -164,6 +178,9 @@ class _Reader:
         found = set()
         for each in items(node):
             name, atom = items(each, 2)
+            if isinstance(name, str) and name in classes.effects():
+                found.add(classes.effects()[name])
+                continue
             kind = classes.classes().get(name) if isinstance(name, str) else None
             if kind is None or not issubclass(kind, state.RefEffect):
                 raise Damaged(f"it has the effect {str(name)[:60]!r}.")
@@ -178,7 +195,8 @@ class _Reader:
         if tag == "type":
             shape, dtype, weak = items(parts, 3)
             dtype = self.value(dtype)
-            if not isinstance(dtype, np.dtype) and classes.name_of(type(dtype)) is None or type(weak) is not bool:
+            known = isinstance(dtype, np.dtype) or keys.is_type(dtype) or classes.name_of(type(dtype)) is not None
+            if not known or type(weak) is not bool:
                 raise Damaged("it has a type of no dtype.")
             return core.ShapedArray(values.sizes(shape), dtype, weak_type=weak)
         raise Damaged("a type is wanted.")
@@ -193,10 +211,14 @@ class _Reader:
             return self.aval([tag, *parts])
         if tag == "tree":
             return self._tree([tag, *parts])
+        if tag == "frozen":
+            return frozen_dict.FrozenDict(self.value(items(parts, 1)[0]))
+        if tag in keys.TAGS:
+            return keys.read(tag, parts)
         if tag == "number":
-            plain, dtype = items(parts, 2)
-            kind = {int: literals.TypedInt, float: literals.TypedFloat}.get(type(plain))
-            return kind(plain, self.value(dtype))
+            plain, dtype = (self.value(part) for part in items(parts, 2))
+            typed = {int: literals.TypedInt, float: literals.TypedFloat, complex: literals.TypedComplex}
+            return typed[type(plain)](plain, dtype)
         name, inner = items(parts, 2)
         kind = classes.classes().get(name) if isinstance(name, str) else None
         if kind is None:
@@ -240,15 +262,17 @@ def _made(kind: type, fields: dict) -> object:
         for name, held in fields.items():
             object.__setattr__(made, name, held)
         return made
-    if not issubclass(kind, tuple) and fields:
+    if issubclass(kind, tuple):
+        return kind(**fields)
+    if fields:
         raise Damaged(f"it holds a {kind.__name__} with fields.")
-    return kind(**fields)
+    return classes.only_one(kind) or kind()
 
 
 def _bound(operation: core.Primitive, params: dict) -> Callable:
     def does(*args):
         given = params
-        if operation.name == "pallas_call":  # with the interpret mode of this process
+        if operation.name in KERNELS:  # with the interpret mode of this process
             given = params | {"interpret": config.pallas_tpu_interpret_mode_context_manager.value or False}
         results = operation.bind(*args, **operation.get_bind_params(given))
         return results if operation.multiple_results else [results]

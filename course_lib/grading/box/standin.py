@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 
 import jax
+import numpy as np
 from jax.experimental import pallas as pl
 
 from course_lib.errors.table import CARRIED
@@ -45,7 +46,7 @@ class Answers:
         if tag == "class":
             return self._class(*items(parts, 4))
         if tag == "spec":
-            return self._spec(*items(parts, 3))
+            return self._spec(*items(parts, 4))
         if tag == "thing":
             return Thing(_text(items(parts, 2)[1]))
         raise Damaged(f"it has a node {tag[:40]!r}.")
@@ -65,12 +66,13 @@ class Answers:
             standin.__signature__ = _signature(items(parameters))
         return standin
 
-    def _spec(self, sizes: object, index_map: object, space: object) -> pl.BlockSpec:
-        sizes, index_map, space = (self.value(each) for each in (sizes, index_map, space))
-        good = sizes is None or (isinstance(sizes, tuple) and all(n is None or type(n) is int for n in sizes))
-        if not good or not (index_map is None or callable(index_map)) or not (space is None or space in calls.MEMORY):
+    def _spec(self, sizes: object, index_map: object, space: object, mode: object) -> pl.BlockSpec:
+        sizes, index_map, mode = reading.value(sizes), self.value(index_map), reading.value(mode)
+        known = space is None or (isinstance(space, str) and space in calls.MEMORY)
+        good = sizes is None or (isinstance(sizes, tuple) and all(isinstance(n, _SIZES) for n in sizes))
+        if not good or not known or not (index_map is None or callable(index_map)):
             raise Damaged("it has a block spec that is none.")
-        return pl.BlockSpec(sizes, index_map, memory_space=space and calls.MEMORY[space])
+        return pl.BlockSpec(sizes, index_map, memory_space=space and calls.MEMORY[space], pipeline_mode=mode)
 
     def _class(self, ref: object, name: object, layer: object, nothing: object) -> object:
         from course_lib.grading.box import layers
@@ -135,6 +137,9 @@ class Answers:
         if tag == "unportable":
             raise ValueError(f"It cannot be carried out of the box: {_text(items(parts, 1)[0])}")
         raise Damaged("the box gave another answer than was asked for.")
+
+
+_SIZES = (type(None), int, np.integer, pl.Blocked, pl.BoundedSlice, pl.Element, pl.Squeezed)  # of a block
 
 
 class Thing:

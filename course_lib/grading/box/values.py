@@ -15,8 +15,10 @@ MAX_DEPTH = 200
 MAX_INTEGER = 2**64
 MAX_TEXT = 200_000  # characters of one text
 _NAMES = (
-    "bool", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
-    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz",
+    "bool", "int1", "uint1", "int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32",
+    "int64", "uint64", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
 DTYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
 
@@ -62,8 +64,12 @@ def written(value: object, other=None, depth: int = 0) -> object:
         return ["dict", [[written(k, other, depth + 1), written(v, other, depth + 1)] for k, v in value.items()]]
     if isinstance(value, np.dtype) and value.name in DTYPES:
         return ["dtype", value.name]
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.name in DTYPES:
-        return array(np.asarray(value))
+    if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
+        return array(value)
+    if isinstance(value, np.generic) and value.dtype.name in DTYPES:
+        return ["scalar", *array(np.asarray(value))[1:]]
+    if type(value) is complex:
+        return ["complex", value.real, value.imag]
     if other is None:
         raise Unportable(f"it holds a {type(value).__name__:.60}.")
     return other(value, depth)
@@ -97,6 +103,13 @@ def read(node: object, other=None, depth: int = 0) -> object:
         )
     if tag == "array":
         return unpacked(*items(parts, 3))
+    if tag == "scalar":  # an array of no axes would not do: JAX wants parameters that can be hashed
+        found = unpacked(*items(parts, 3))
+        return found[()] if found.ndim == 0 else _damaged("it has a number with axes.")
+    if tag == "complex":
+        real, imaginary = items(parts, 2)
+        good = all(type(part) in (int, float) for part in (real, imaginary))
+        return complex(real, imaginary) if good else _damaged("it has a strange complex number.")
     if other is None:
         raise Damaged(f"it has a node {tag[:40]!r}, which is not allowed there.")
     return other(tag, parts, depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -9,14 +10,13 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import core, literals
+from jax._src import core, frozen_dict, literals
 from jax._src.state import types as state
 
-from course_lib.grading.box import classes, values
+from course_lib.grading.box import classes, keys, unportable, values
 from course_lib.grading.box.values import Unportable
 from course_lib.grid.jaxprs import scan_parts
 
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 _DERIVED = ("custom_jvp_call", "custom_vjp_call")  # functions with a custom derivative
 
 
@@ -37,7 +37,7 @@ class _Writer:
         """Return ["jaxpr", input types, constants, equations, outputs, effects, names]."""
         inputs = [self._new(v) for v in jaxpr.all_invars]
         equations = [e for eqn in jaxpr.eqns for e in self._equations(eqn)]
-        consts = [None if isinstance(c, core.Tracer) else value(np.asarray(c)) for c in jaxpr.consts]
+        consts = [None if isinstance(c, core.Tracer) else value(c) for c in jaxpr.consts]
         outputs = [self._atom(v) for v in jaxpr.outvars]
         return ["jaxpr", inputs, consts, equations, outputs, self._effects(jaxpr.effects), _names(jaxpr)]
 
@@ -53,29 +53,33 @@ class _Writer:
 
     def _equations(self, eqn) -> Iterator[list]:
         name = eqn.primitive.name
-        if name in _CALLS:
-            inner = eqn.params[_CALLS[name]]
+        if name in classes.SHOWS or (name == "check" and eqn.params.get("debug")):
+            return  # like JAX, which ignores pl.debug_check unless it is told to heed it
+        if name in classes.KEEPS:
+            self.atoms.update(zip(eqn.outvars, map(self._atom, eqn.invars), strict=True))
+        elif name in classes.CALLS:
+            inner = eqn.params[classes.CALLS[name]]
             yield from self._entered(eqn, inner, inner.consts)
-        elif name in _DERIVED and not self.keeps_derivatives:
+        elif name == "call_hi_primitive":
+            inner = _expanded(eqn)
+            yield from self._entered(eqn, inner, inner.consts)
+        elif name in _DERIVED and (parts := _derived(eqn) if self.keeps_derivatives else None) is None:
             yield from self._entered(eqn, eqn.params["call_jaxpr"], eqn.params["call_jaxpr"].consts)
         elif name in _DERIVED:
-            atoms = [self._atom(v) for v in eqn.invars]
-            parts = _derived(eqn)
-            yield [name, atoms, [self._new(v) for v in eqn.outvars], [], parts]
+            yield [name, [self._atom(v) for v in eqn.invars], [self._new(v) for v in eqn.outvars], [], parts]
         else:
             if classes.operations().get(name) is not eqn.primitive:
-                raise Unportable(f"it uses {name:.60}, which leaves the program.")
+                raise Unportable(unportable.operation(name))
             atoms = [self._atom(v) for v in eqn.invars]
             effects = self._effects(eqn.effects)
-            params = {k: v for k, v in eqn.params.items() if k not in ("ft_in", "ft_out")}
-            node = [[k, value(v)] for k, v in params.items()]
+            node = [[k, None if k == "metadata" else value(v)] for k, v in eqn.params.items() if k not in _LEFT_OUT]
             if "ft_in" in eqn.params:
                 node.append(["ft", _scan_counts(eqn)])
             yield [name, atoms, [self._new(v) for v in eqn.outvars], effects, node]
 
     def _entered(self, eqn, inner: core.Jaxpr, consts) -> Iterator[list]:
         """Inline the equations of a call, in terms of this jaxpr's own variables."""
-        given = [["literal", value(np.asarray(c)), aval(v.aval)] for c, v in zip(consts, inner.constvars, strict=True)]
+        given = [["literal", value(c), aval(v.aval)] for c, v in zip(consts, inner.constvars, strict=True)]
         given += [self._atom(v) for v in eqn.invars]
         self.atoms.update(zip(inner.all_invars, given, strict=True))
         for each in inner.eqns:
@@ -85,10 +89,14 @@ class _Writer:
     def _effects(self, effects) -> list:
         found = []
         for effect in effects:
-            kind = classes.name_of(type(effect))
-            if kind is None:
-                raise Unportable(f"it has the effect {type(effect).__name__:.60}.")
-            found.append([kind, self._atom(effect.input)])
+            name, kind = type(effect).__name__, classes.name_of(type(effect))
+            plain = f"{type(effect).__module__}.{name}"
+            if plain in classes.effects():
+                found.append([plain, None])
+            elif kind is not None:
+                found.append([kind, self._atom(effect.input)])
+            elif name not in classes.SHOWN:
+                raise Unportable(unportable.effect(name))
         return sorted(found, key=str)
 
 
@@ -103,7 +111,7 @@ def aval(a) -> object:
         return ["ref", aval(a.inner_aval), value(a.memory_space), value(a.kind)]
     if isinstance(a, core.ShapedArray):
         return ["type", [int(n) for n in a.shape], value(a.dtype), bool(a.weak_type)]
-    raise Unportable(f"it has a value of the type {type(a).__name__:.60}.")
+    raise Unportable(f"it has a value of the type {type(a).__name__:.60}; write it with arrays.")
 
 
 def tree(t) -> object:
@@ -112,10 +120,17 @@ def tree(t) -> object:
     if data is None:
         return ["tree", "leaf", None, []] if t.num_leaves else ["tree", "none", None, []]
     kind, own = data
-    name = kind.__name__ if kind in (tuple, list, dict) else "none" if kind is type(None) else classes.name_of(kind)
+    children = [tree(c) for c in t.children()]
+    if kind not in classes.classes().values():  # the judges take a named tuple for a tuple, and any dict for a dict
+        if issubclass(kind, tuple):
+            return ["tree", "tuple", None, children]
+        if issubclass(kind, dict):
+            names = own[1] if issubclass(kind, collections.defaultdict) else own
+            return ["tree", "dict", value(list(names)), children]
+    name = kind.__name__ if kind in (tuple, list) else "none" if kind is type(None) else classes.name_of(kind)
     if name is None:
-        raise Unportable(f"it has a structure of the class {kind.__name__:.60}.")
-    return ["tree", name, value(own), [tree(c) for c in t.children()]]
+        raise Unportable(f"it has a structure of the class {kind.__name__:.60}; return arrays, or a tuple of arrays.")
+    return ["tree", name, value(own), children]
 
 
 def _other(v: object, depth: int) -> object:
@@ -125,18 +140,22 @@ def _other(v: object, depth: int) -> object:
         return aval(v)
     if isinstance(v, jax.tree_util.PyTreeDef):
         return tree(v)
-    if isinstance(v, literals.TypedInt | literals.TypedFloat):
-        plain = int(v) if isinstance(v, int) else float(v)
-        return ["number", plain, value(np.dtype(v.dtype))]
+    if isinstance(v, literals.TypedInt | literals.TypedFloat | literals.TypedComplex):
+        plain = next(kind for kind in (int, float, complex) if isinstance(v, kind))(v)
+        return ["number", value(plain), value(np.dtype(v.dtype))]
+    if (node := keys.written(v)) is not None:
+        return node
+    if isinstance(v, frozen_dict.FrozenDict):
+        return ["frozen", value(dict(v))]
     if isinstance(v, str):  # one of JAX's own subclasses of str
         return values.written(str(v))
-    if isinstance(v, type) and issubclass(v, np.generic):
-        return value(np.dtype(v))
+    if isinstance(v, type) and (issubclass(v, np.generic) or isinstance(getattr(v, "dtype", None), np.dtype)):
+        return value(np.dtype(getattr(v, "dtype", v) if not issubclass(v, np.generic) else v))
     if hasattr(v, "dtype") and hasattr(v, "shape") and not isinstance(v, core.Tracer):
         return values.array(np.asarray(v))
     name = classes.name_of(type(v))
     if name is None:
-        raise Unportable(f"it holds a {type(v).__module__}.{type(v).__name__:.60}.")
+        raise Unportable(unportable.holds(v))
     if isinstance(v, enum.Enum):
         return ["member", name, v.name]
     if dataclasses.is_dataclass(v):
@@ -148,21 +167,46 @@ def _other(v: object, depth: int) -> object:
     return ["object", name, [[k, values.written(x, _other, depth + 1)] for k, x in fields.items()]]
 
 
+# Parameters that are counted instead, or built again from another one.
+_LEFT_OUT = ("ft_in", "ft_out", "computation")
+
+
+def _expanded(eqn) -> core.Jaxpr:
+    """Return what one of JAX's own functions of functions, such as lax.custom_root, does."""
+    prim = eqn.params["_prim"]
+    structure = jax.tree.structure(prim.in_avals)
+
+    def plain(*given):
+        return jax.tree.leaves(prim.expand(*jax.tree.unflatten(structure, given)))
+
+    return jax.make_jaxpr(plain)(*[jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars])
+
+
 def _scan_counts(eqn) -> list[int]:
     """Return the number of constants, carried values and slices that enter a scan, and of slices that leave it."""
     consts, carry, xs = scan_parts(eqn, eqn.invars)
     return [len(consts), len(carry), len(xs), len(eqn.outvars) - len(carry)]
 
 
-def _derived(eqn) -> list:
+def _derived(eqn) -> list | None:
+    """Return ``_rules``; None for a rule that cannot take integers, which have no derivative that anybody asks for."""
+    try:
+        return _rules(eqn)
+    except Unportable:
+        raise
+    except Exception:
+        if all(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.invars):
+            raise
+        return None
+
+
+def _rules(eqn) -> list:
     """Return the number of constants among a function's arguments, the function, and its derivative, as programs.
 
     Second derivatives are dropped: nobody asks for them, and the derivative of relu, for example, uses relu itself.
     """
     call, params = eqn.params["call_jaxpr"], eqn.params
     count = params["num_consts"]
-    if params["symbolic_zeros"]:
-        raise Unportable("it has a custom derivative that asks for symbolic zeros.")
     if eqn.primitive.name == "custom_jvp_call":
         jaxpr, consts, zeros = params["jvp_jaxpr_fun"].call_wrapped(*[False] * (len(eqn.invars) - count))
         return [count, _once(call), _once(_closed(jaxpr, consts)), [bool(z) for z in zeros]]
