@@ -20,6 +20,11 @@ def _just_below(s):
     return ((s >> 2) * 4369 >> 16) - 60 * (s // 3600)
 
 
+def _twice_just_below(s):
+    minutes = s * 1092 >> 16
+    return minutes - 60 * (minutes * 1092 >> 16)
+
+
 def _hours_just_below(s):
     return s // 60 - 60 * ((s >> 4) * 37282 >> 23)
 
@@ -57,7 +62,7 @@ EXERCISE = Exercise(
                 next="take a reciprocal that is a little too large, such as 34953 / 2**19 for 1 / 15, or add half a "
                 "second before you divide.",
             )
-            for value in (_just_below, _just_below_in_floats)
+            for value in (_just_below, _twice_just_below, _just_below_in_floats)
         ),
         Slip(
             means="at some whole hours the quotient comes out just below the hour, and is rounded down",
