@@ -10,7 +10,7 @@ import numpy as np
 
 from course_lib.judges.slips import reference_steps
 from course_lib.judges.slips.edit import Edit, shaped
-from course_lib.judges.slips.expressions import MOVES, Expressions, is_mean
+from course_lib.judges.slips.expressions import FUNCTIONS, MOVES, Expressions, is_mean
 from course_lib.judges.slips.reference_steps import Step, Steps
 
 _Change = tuple[str, str, Callable]  # its meaning, what to try, and a function of the operands and the right result
@@ -30,7 +30,7 @@ def _changes(step: Step, steps: Steps, named: Expressions) -> Iterator[_Change]:
     if step.name in _BINARY:
         first, second = step.inputs
         yield from _BINARY[step.name](named(first), named(second), first == second)
-    elif step.name in _UNARY:
+    elif step.name in FUNCTIONS:
         if step.name == "rsqrt":
             yield from _below_the_root(step, steps)
         yield from _left_out_or_twice(step, named)
@@ -95,7 +95,6 @@ def _smaller(a: str, b: str, same: bool) -> Iterator[_Change]:
 
 
 _BINARY = {"mul": _product, "div": _quotient, "add": _terms, "sub": _difference, "max": _larger, "min": _smaller}
-_UNARY = set("exp exp2 log sin cos tan tanh logistic sqrt rsqrt abs sign floor ceil neg square integer_pow".split())
 
 
 def _left_out_or_twice(step: Step, named: Expressions) -> Iterator[_Change]:

@@ -12,6 +12,8 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 MOVES = ("broadcast_in_dim", "reshape", "convert_element_type", "copy", "squeeze", "stop_gradient")
 _SIGNS = {"mul": "*", "div": "/", "add": "+", "sub": "-", "dot_general": "@"}
+FUNCTIONS = set("exp exp2 log sin cos tan tanh logistic sqrt rsqrt abs sign floor ceil neg square integer_pow".split())
+_READABLE = {*_SIGNS, *FUNCTIONS, "max", "min", "reduce_sum", "reduce_max", "reduce_min", "cumsum"}
 _LONGEST = 40  # characters of an expression; a longer one is called by its operation
 
 
@@ -30,6 +32,12 @@ class Expressions:
             constant = np.asarray(self._steps.constants[value])
             return f"{float(constant):.6g}" if constant.size == 1 else "a constant"
         return self.call(self._steps.made[value])
+
+    def is_readable(self, value: int) -> bool:
+        """Whether the name of a value says what it is: no part of it is cut, padded or gathered."""
+        value = reference_steps.through(self._steps, value, MOVES)
+        made = self._steps.made.get(value)
+        return made is None or (made.name in _READABLE and all(map(self.is_readable, made.inputs)))
 
     def call(self, step: Step) -> str:
         """Return what a step computes, written out if that is short."""

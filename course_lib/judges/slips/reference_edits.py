@@ -47,8 +47,9 @@ def _edits(found: Finding, steps: Steps) -> Iterator[Edit]:
     named = expressions.of(found, steps)
     blocks = sorted(reference_softmax.sizes_of_blocks(found.walk))
     for step in reference_steps.before(steps, steps.outputs[found.number]):
-        yield from elementwise_edits.of(step, steps, named)
-        yield from reduction_edits.of(step, steps, named, blocks)
+        if all(map(named.is_readable, step.inputs)):
+            yield from elementwise_edits.of(step, steps, named)
+            yield from reduction_edits.of(step, steps, named, blocks)
 
 
 def _said_of(found: Finding, steps: Steps, env: dict, edit: Edit) -> Complaint | None:
