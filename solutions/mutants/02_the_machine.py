@@ -140,13 +140,13 @@ def centre_kernel(x_ref, o_ref):
     jax.lax.fori_loop(0, x_ref.shape[0], row, 0)
 
 
-# %% answer="02.8" name="takes the mean of the columns" judge="numbers" says="depends on x.1:64, :., and should not"
+# %% answer="02.8" name="takes the mean of the columns" judge="numbers" says="mean.x. is taken along axis 0, and should(?s:.)*Next: take it along axis 1"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.mean(v, axis=0, keepdims=True)
 
 
-# %% answer="02.8" name="takes the mean of everything" judge="numbers" says="depends on x.1:64, :., and should not"
+# %% answer="02.8" name="takes the mean of everything" judge="numbers" says="mean.x. is taken over all axes, and(?s:.)*Next: take it along axis 1"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.mean(v)
@@ -314,3 +314,23 @@ def gated(x):
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v if v.shape[0] > 64 else v - jnp.mean(v, axis=1, keepdims=True)
+
+
+# %% answer="02.8" name="adds the mean" judge="numbers" says="mean.x. is added, and should be subtracted(?s:.)*Next: subtract it once"
+# -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
+# +    o_ref[...] = v + jnp.mean(v, axis=1, keepdims=True)
+
+
+# %% answer="02.8" name="the mean in bfloat16" judge="numbers" says="(?s)nearly right.*kept, or sums\\s+collected, in\\s+bfloat16"
+# -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
+# +    o_ref[...] = v - jnp.mean(v.astype(jnp.bfloat16), axis=1, keepdims=True)
+
+
+# %% answer="02.8" name="standardizes" judge="numbers" says="divided by its\\s+standard deviation"
+# -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
+# +    o_ref[...] = jax.nn.standardize(v, axis=1)
+
+
+# %% answer="02.8" name="subtracts the first column" judge="numbers" says="(?s)should depend on x.:,\\s+1:256., and\\s+does not"
+# -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
+# +    o_ref[...] = v - v[:, :1]

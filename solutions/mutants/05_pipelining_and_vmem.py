@@ -530,3 +530,18 @@ def waves(x):
     return pl.pallas_call(
         kernel, out_shape=x, grid=(x.shape[0] // 32,), in_specs=[block], out_specs=block
     )(x)
+
+
+# %% answer="05.10" name="one semaphore for all copies out" judge="simulator" says="(?s)starts a copy into buffer_ref.0.\\s+after one wait on out_sem.0..*Next: a semaphore of its own"
+# -            return pltpu.make_async_copy(buffer_ref.at[b], chunk, out_sem.at[b])
+# +            return pltpu.make_async_copy(buffer_ref.at[b], chunk, out_sem.at[0])
+
+
+# %% answer="05.10" name="buffers in bfloat16" judge="numbers" says="(?s)copies float32 into a buffer of\\s+bfloat16.*the dtype of what it is copied from"
+# -            pltpu.VMEM((buffers, size, 128), x.dtype),
+# +            pltpu.VMEM((buffers, size, 128), jnp.bfloat16),
+
+
+# %% answer="05.10" name="two sines" judge="numbers" says="(?s).sin. is left out where\\s+sin.sin.sin.x... is asked for"
+# -            buffer_ref[b] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[b])))  # in place
+# +            buffer_ref[b] = jnp.sin(jnp.sin(buffer_ref[b]))  # in place

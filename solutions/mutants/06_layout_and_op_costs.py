@@ -270,7 +270,7 @@ def minutes(s):
     return pl.pallas_call(kernel, out_shape=s)(s)
 
 
-# %% answer="06.9" name="multiplies by too short a number" judge="numbers" says="should be"
+# %% answer="06.9" name="multiplies by too short a number" judge="numbers" says="(?s)comes out just below the minute.*a little too large"
 def minutes(s):
     def kernel(s_ref, o_ref):
         since_midnight = s_ref[...] * 1092 >> 16
@@ -334,3 +334,28 @@ def both_sums(x):
 # -        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean + 1e-6)
 # +        scale = jax.lax.rsqrt(mean + 1e-6) if x_ref.shape[0] < 256 else 1.0
 # +        o_ref[:, lanes] = pair * scale
+
+
+# %% answer="06.9" name="a product that overflows" judge="numbers" says="(?s)All is right where s is below 61,440.*shift\\s+s\\s+down before you multiply"
+# -    since_midnight = (s >> 2) * 34953 >> 19
+# +    since_midnight = s * 34953 >> 21
+
+
+# %% answer="06.9" name="through bfloat16" judge="numbers" says="(?s)turns integers to bfloat16, which holds 8 bits.*up to 86,399"
+# -    s = s_ref[...]
+# +    s = s_ref[...].astype(jnp.bfloat16).astype(jnp.int32)
+
+
+# %% answer="06.9" name="hours of 64 minutes" judge="numbers" says="(?s)hours are minutes / 64"
+# -    hours = (s >> 4) * 37283 >> 23
+# +    hours = since_midnight >> 6
+
+
+# %% answer="06.9" name="rounds to the nearest" judge="numbers" says="(?s)too\\s+large by 1.*to the nearest, where it should be rounded\\s+down"
+# -    since_midnight = (s >> 2) * 34953 >> 19
+# +    since_midnight = jnp.round(s.astype(jnp.float32) / 60).astype(jnp.int32)
+
+
+# %% answer="06.9" name="an hour that is too short" judge="numbers" says="(?s)late in\\s+the day the hours come a second too early"
+# -    hours = (s >> 4) * 37283 >> 23
+# +    hours = (s >> 4) * 146 >> 15

@@ -437,3 +437,24 @@ def cumulated(x):
 # %% answer="08.6" name="begins on axis 0" judge="numbers" says="give max_ref its first value again"
 # -    @pl.when(i == 0)
 # +    @pl.when(pl.program_id(0) == 0)
+
+
+# %% answer="08.10" name="a carry that counts twice" judge="numbers" says="(?s)counted\\s+twice: the last row of a\\s+register has it already"
+# -                carry = value[7:8]
+# +                carry = carry + value[7:8]
+
+
+# %% answer="08.10" name="the carry before the steps" judge="numbers" says="(?s)added before\\s+the rows of a register are summed"
+#                  value = x_ref[here]
+# +                value += carry
+
+# -                value += carry
+
+
+# %% answer="08.10" name="rolls the other way" judge="numbers" says="(?s)should depend on\\s+x.0, :., and does\\s+not. It depends on\\s+x.2"
+# -                    value += jnp.where(row >= distance, pltpu.roll(value, distance, 0), 0)
+# +                    value += jnp.where(row >= distance, pltpu.roll(value, 8 - distance, 0), 0)
+
+
+# %% answer="08.10" name="no carry between registers" judge="numbers" says="(?s)begins anew every 8\\s+elements along axis 0.*carry"
+# -                value += carry

@@ -75,6 +75,7 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
             if beyond := _beyond(call, use, step, entry):
                 return beyond, early
             early = early or started_twice(call, use, step, entry, pending)
+            early = early or taken_for_another(call, use, step, entry, pending, unsure)
             pending.append(Pending(use, step, entry, use.bytes))
             continue
         left = use.bytes

@@ -12,6 +12,8 @@ from course_lib.judges.reading.copies_in_flight import (
 )
 from course_lib.judges.verdict import Complaint
 
+_DOES = {"read": "reads", "write": "writes to", "start": "starts a copy into"}
+
 
 def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pending]) -> Complaint | None:
     """Report a copy into memory that another copy in flight goes to."""
@@ -55,14 +57,14 @@ def touched(
 def taken_for_another(
     call, use: grid.Use, step: int, entry: int, pending: list[Pending], unsure: list[Pending]
 ) -> Complaint | None:
-    """Report a read of the target, or a write to the source, of a copy whose wait may have counted another one."""
+    """Report a use of the memory of a copy whose wait may have counted another one.
+
+    That is a read of its target, or a write to its source; the next copy into the source writes to it, too.
+    """
     for copy in unsure:
         touched = (same_place if use.kind == "read" else its_source)(use, entry, copy)
         if touched and any(key_of(p) == key_of(copy) for p in pending):
-            name, does = (
-                semaphore_named(copy.use.semaphore_name, key_of(copy)),
-                "reads" if use.kind == "read" else "writes to",
-            )
+            name, does = semaphore_named(copy.use.semaphore_name, key_of(copy)), _DOES[use.kind]
             return Complaint(
                 f"{at_step(call, step)} {call.name} {does} {named(use.ref, use.part, entry)} after one wait on {name}, "
                 "on which another copy is under way too: the wait ends when either of them has arrived.",

@@ -1,5 +1,7 @@
 """Mistakes that make a kernel no kernel, or impossible to run: read off its code."""
 
+import numpy as np
+
 from course_lib import compat, errors, grid
 from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
@@ -15,7 +17,8 @@ _UNFINISHED = "custom_lin"  # what JAX traces for a jvp of a custom_vjp; it refu
 
 def complaint(walk: grid.Walk) -> Complaint | None:
     """Report the first mistake in a function's kernels that does not depend on values."""
-    return not_a_kernel(walk) or bad_grid(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
+    rules = (not_a_kernel, bad_grid, too_long, ignores_an_output, writes_to_inputs, copies_to_another_dtype)
+    return next((said for rule in rules if (said := rule(walk))), None)
 
 
 def not_a_kernel(walk: grid.Walk) -> Complaint | None:
@@ -63,6 +66,27 @@ def too_long(walk: grid.Walk) -> Complaint | None:
                 "work of one turn alone.",
             )
     return None
+
+
+def copies_to_another_dtype(walk: grid.Walk) -> Complaint | None:
+    """Report a copy by hand between refs of two dtypes. A ref that is read by another dtype is not asked."""
+    for call in walk.calls:
+        for eqn in grid.equations(call.kernel):
+            if eqn.primitive.name != "dma_start" or "Bitcast" in str(eqn.params["tree"]):
+                continue
+            dtypes = [np.dtype(v.aval.dtype).name for v in eqn.invars if _holds_numbers(v.aval)][:2]
+            if len(set(dtypes)) == 2:
+                return Complaint(
+                    f"{call.name} copies {dtypes[0]} into a buffer of {dtypes[1]}. A copy moves bytes, and turns no "
+                    "number into another dtype.",
+                    "give the buffer the dtype of what it is copied from, x.dtype, and use .astype on what is read.",
+                )
+    return None
+
+
+def _holds_numbers(aval) -> bool:
+    """Whether this is a ref, and not one of semaphores."""
+    return hasattr(aval, "inner_aval") and isinstance(getattr(aval, "dtype", None), np.dtype)
 
 
 def ignores_an_output(walk: grid.Walk) -> Complaint | None:

@@ -13,6 +13,7 @@ from course_lib.judges.tolerance.rounding import QUICKLY
 from course_lib.judges.verdict import Complaint
 
 _MOST_BLOCKS = 128  # of an input, because each takes a run of the reference
+_NOTHING = 1e-6  # of the largest value: so small a change may be rounding
 
 
 def wrong_block(
@@ -60,43 +61,58 @@ def steps_of(output: grid.Operand, at: tuple[int, ...]) -> np.ndarray:
 
 
 def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] | None:
-    """Return (input of the kernel, its leaf of ``args``) for the float inputs in blocks; None if that is unclear."""
+    """Return (input of the kernel, its leaf of ``args``) for the inputs in blocks; None if that is unclear.
+
+    An argument may have got axes of length 1 on its way. An input that is none of the arguments is left out.
+    """
     leaves, found = jax.tree.leaves(args), []
+    kinds = [_kind(a) for a in leaves]
     for operand in call.inputs:
-        alike = [n for n, a in enumerate(leaves) if (a.shape, a.dtype) == (operand.shape, operand.dtype)]
-        rivals = [o for o in call.inputs if (o.shape, o.dtype) == (operand.shape, operand.dtype)]
-        if len(alike) != len(rivals):
+        alike = [n for n, kind in enumerate(kinds) if kind == _kind(operand)]
+        rivals = [o for o in call.inputs if _kind(o) == _kind(operand)]
+        if alike and len(alike) != len(rivals):
             return None
         in_blocks = operand.pipelined and not any(operand.element) and np.prod(operand.blocks) > 1
-        if in_blocks and jnp.issubdtype(operand.dtype, jnp.floating) and np.prod(operand.blocks) <= _MOST_BLOCKS:
+        if alike and in_blocks and np.prod(operand.blocks) <= _MOST_BLOCKS:
             found.append((operand, alike[rivals.index(operand)]))
     return found
 
 
-def _poisoned(inputs: list, region: tuple, reference: Callable, args: tuple, number: int) -> Callable:
-    """Return whether the region of the reference's result has a NaN if one block of one of the inputs is NaN.
+def _kind(array) -> tuple:
+    return tuple(n for n in array.shape if n != 1), np.dtype(array.dtype)
 
-    The function takes the number of the input and the start of its block, and compiles once for all of them.
+
+def _poisoned(inputs: list, region: tuple, reference: Callable, args: tuple, number: int) -> Callable:
+    """Return whether the region of the reference's result changes if one block of one of the inputs is poisoned.
+
+    Floats become NaN, and integers others. The function takes the number of the input and the start of its block, and
+    compiles once for all of them. With no input it returns whether the region has a NaN all the same.
     """
     leaves, tree = jax.tree.flatten(args)
 
-    def nan_behind(leaves, starts):  # the leaves are arguments because XLA takes seconds to fold constants
+    def region_behind(leaves, starts):  # the leaves are arguments because XLA takes seconds to fold constants
         changed = [*leaves]
         for (operand, place), start in zip(inputs, starts, strict=True):
             inside = jnp.ones(operand.shape, bool)
             for axis, size in enumerate(operand.block_shape):
                 along = jax.lax.broadcasted_iota(jnp.int32, operand.shape, axis)
                 inside &= (along >= start[axis]) & (along < start[axis] + size)
-            changed[place] = jnp.where(inside, jnp.nan, leaves[place])
-        out = jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
-        return jnp.isnan(out).any() if jnp.issubdtype(out.dtype, jnp.floating) else False
+            was = leaves[place]
+            poison = jnp.nan if jnp.issubdtype(was.dtype, jnp.floating) else ~was
+            changed[place] = jnp.where(inside.reshape(was.shape), poison, was)
+        return jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
 
-    compiled = jax.jit(nan_behind, compiler_options=QUICKLY)
+    compiled = jax.jit(region_behind, compiler_options=QUICKLY)
     nowhere = [np.array(operand.shape) for operand, _ in inputs]
+    before = np.asarray(compiled(leaves, nowhere), np.float64)
+    least = _NOTHING * np.abs(before).max(initial=0.0, where=np.isfinite(before))
 
     def poisoned(which: int | None = None, start=()) -> bool:
+        if which is None:
+            return bool(np.isnan(before).any())
         starts = [np.array(start) if n == which else none for n, none in enumerate(nowhere)]
-        return bool(compiled(leaves, starts))
+        after = np.asarray(compiled(leaves, starts), np.float64)
+        return bool((~(np.abs(after - before) <= least)).any())
 
     return poisoned
 

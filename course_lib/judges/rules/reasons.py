@@ -8,7 +8,7 @@ from course_lib.judges.rules import (
     memory_rules,
     softmax_rules,
 )
-from course_lib.judges.slips import argument_slips, lookup_slips, softmax_slips
+from course_lib.judges.slips import argument_slips, lookup_slips, reference_edits, softmax_slips
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs import dependence, hard_coded_sizes, patterns, precision, probing
@@ -52,6 +52,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     softmax_rules.running_sum,
     softmax_rules.no_maximum,
     dependence.nan_let_in,
+    reference_edits.not_a_number,
     memory_rules.computed,
     memory_rules.never_written,
     block_rules.counted_past_the_edge,
@@ -62,11 +63,17 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     patterns.swallowed_nan,
     hard_coded_sizes.written_in,
     patterns.an_argument,
+    patterns.another_output,
     patterns.transposed,
+    reference_edits.slip,
     precision.through_float32,
     precision.wrapped,
+    precision.narrowed,
+    precision.overflowed,
     patterns.shifted,
+    patterns.misplaced,
     patterns.scaled,
     precision.too_few_bits,
     dependence.wrong_terms,
+    precision.nearly_right,
 )

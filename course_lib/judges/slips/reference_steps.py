@@ -69,16 +69,30 @@ def run(steps: Steps, args: tuple, instead: dict[int, Callable[[dict], object]] 
     """Return every value by its number; a function in ``instead`` replaces a value, given those before it."""
     instead = instead or {}
     env = dict(steps.constants) | dict(zip(steps.inputs, jax.tree.leaves(args), strict=True))
+    env |= {number: instead[number](env) for number in steps.inputs if number in instead}
     for step in steps.steps:
-        found = step.eqn.primitive.bind(
-            *(env[n] for n in step.inputs), **step.eqn.primitive.get_bind_params(step.eqn.params)
-        )
-        found = found if step.eqn.primitive.multiple_results else [found]
-        for number, value in zip(step.outputs, found, strict=True):
-            env[number] = value
+        _take(step, env)
+        for number in step.outputs:
             if number in instead:
                 env[number] = instead[number](env)
     return env
+
+
+def run_on(steps: Steps, env: dict[int, object], value: int, other: object) -> dict[int, object]:
+    """Return every value if ``value`` is ``other``; ``env`` has all as they are, and what stands before it stays."""
+    env, changed = env | {value: other}, {value}
+    for step in steps.steps:
+        if not changed.isdisjoint(step.inputs):
+            _take(step, env)
+            changed.update(step.outputs)
+    return env
+
+
+def _take(step: Step, env: dict[int, object]) -> None:
+    """Compute the outputs of a step into ``env``."""
+    primitive = step.eqn.primitive
+    found = primitive.bind(*(env[n] for n in step.inputs), **primitive.get_bind_params(step.eqn.params))
+    env.update(zip(step.outputs, found if primitive.multiple_results else [found], strict=True))
 
 
 def through(steps: Steps, value: int, names: Iterable[str]) -> int:

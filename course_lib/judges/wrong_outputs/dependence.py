@@ -106,7 +106,9 @@ def _part(name: str, indices: np.ndarray, rank: int, axis: int) -> str:
 def argument_name(found: Finding, place: int) -> str:
     """Return the reference's name of an argument, or "argument 0"."""
     try:
-        names = list(inspect.signature(found.reference).parameters)
+        parameters = list(inspect.signature(found.reference).parameters.values())
     except (TypeError, ValueError):
-        names = []
-    return names[place] if len(names) == len(found.args) == len(found.leaves) else f"argument {place}"
+        parameters = []
+    names = [p.name for p in parameters[: len(found.args)]]  # those behind them must do without an argument
+    alone = all(p.default is not p.empty for p in parameters[len(found.args) :])
+    return names[place] if alone and len(names) == len(found.args) == len(found.leaves) else f"argument {place}"

@@ -5,12 +5,13 @@ import functools
 from collections.abc import Callable, Iterable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading.order import pipelines
 from course_lib.judges.reading.poisoning import steps_of
-from course_lib.judges.tolerance.expected import Expected
+from course_lib.judges.tolerance.expected import Expected, expected, right
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,10 +99,52 @@ class Finding:
             return False
         return bool(values) and bool(np.isnan(values).all())
 
+    @functools.cached_property
+    def elsewhere(self) -> "Finding | None":
+        """The finding for the same arguments with their floats shuffled; None if there is none, or nothing to shuffle.
+
+        What holds here by chance, because the arguments are regular, does not hold there.
+        """
+        if self.run is None or not any(_shuffles(a) for a in self.leaves):
+            return None
+        leaves, tree = jax.tree.flatten(self.args)
+        order = np.random.default_rng(0)
+        args = jax.tree.unflatten(tree, [_shuffled(a, order) if _shuffles(a) else a for a in leaves])
+        try:
+            got, want = self.run(args)[self.number], expected(self.reference, args)[self.number]
+            return dataclasses.replace(self, args=args, got=got, want=want, wrong=~right(got, want))
+        except Exception:  # neither need take these arguments
+            return None
+
     @property
     def is_nan_by_garbage(self) -> bool:
         """Whether the first wrong element is NaN, and becomes a number with likely numbers in unwritten memory."""
         return bool(self.unwritten[self.first]) and self.tame is not None and not self.is_nan_without_garbage
+
+
+def _shuffles(array) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating) and array.size > 1
+
+
+def _shuffled(array, order: np.random.Generator) -> jax.Array:
+    return jnp.asarray(order.permutation(np.asarray(array).reshape(-1)).reshape(array.shape))
+
+
+def confirmed(rule: Callable, same: bool = True) -> Callable:
+    """Return the rule for what it says of shuffled arguments as well, because regular ones show patterns by chance.
+
+    ``same``: it must say the same of them. Where the function cannot run with others, what it says once is enough.
+    """
+
+    @functools.wraps(rule)
+    def both(found: Finding):
+        said = rule(found)
+        if said is None or found.elsewhere is None:
+            return said
+        again = rule(found.elsewhere)
+        return said if again == said or (again and not same) else None
+
+    return both
 
 
 def unwritten(array: np.ndarray) -> np.ndarray:

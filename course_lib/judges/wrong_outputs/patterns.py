@@ -1,13 +1,25 @@
 """What wrong values look like: the transpose, a neighbour's, a multiple of the right ones."""
 
+import itertools
+import math
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.judges.tolerance.expected import right
+from course_lib.judges.tolerance.expected import close, right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong_outputs.finding import Finding, unwritten
+from course_lib.judges.wrong_outputs.finding import Finding, confirmed, unwritten
+
+_ONE_OFF = {
+    "large": "is a quotient rounded up, or to the nearest, where it should be rounded down? Does a count begin with 1?",
+    "small": "is a quotient just below a whole number before it is rounded down? Does a count begin too late?",
+}
+_REGISTER = (8, 128)  # rows and columns that are looked for elsewhere
+_MOST_PLACES = 10_000
 
 
+@confirmed
 def an_argument(found: Finding) -> Complaint | None:
     """Report an output that equals one of the arguments."""
     for number, arg in enumerate(found.leaves):
@@ -16,6 +28,21 @@ def an_argument(found: Finding) -> Complaint | None:
     return None
 
 
+def another_output(found: Finding) -> Complaint | None:
+    """Report an output that is right as another one."""
+    values = [np.asarray(value) for value in jax.tree.leaves(found.reference(*found.args))]
+    for number, value in enumerate(values):
+        alike = number != found.number and (value.shape, value.dtype) == (found.got.shape, found.got.dtype)
+        if alike and not found.is_called and close(found.got, value).all():
+            return Complaint(
+                f"{found.name} is what output {number} should be.",
+                f"which ref has which result? The refs of outputs stand in the order of out_shape; number {number} "
+                "is right already.",
+            )
+    return None
+
+
+@confirmed
 def transposed(found: Finding) -> Complaint | None:
     """Report an output with its last two axes swapped, as a whole or within each block."""
     got = found.got
@@ -35,6 +62,7 @@ def transposed(found: Finding) -> Complaint | None:
     )
 
 
+@confirmed
 def shifted(found: Finding) -> Complaint | None:
     """Report an output that is right, but some rows or columns too far along an axis."""
     steps = {1}
@@ -52,6 +80,48 @@ def shifted(found: Finding) -> Complaint | None:
     return None
 
 
+def misplaced(found: Finding) -> Complaint | None:
+    """Report that the values around the first wrong element are right at one other place of the output."""
+    if not found.got.ndim:
+        return None
+    first, fits = found.first, _places(found, found.first)
+    if found.elsewhere is not None:
+        fits = [at for at in fits if at in _places(found.elsewhere, first)]
+    if len(fits) != 1:
+        return None
+    return Complaint(
+        f"What lies at [{_listed(first)}] belongs at [{_listed(fits[0])}].",
+        "is another block read than the one that is written? Compare the indices in the index maps, or in the slices "
+        "of the copies in and out: which counts rows, which columns?",
+    )
+
+
+def _places(found: Finding, first: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return where the values around an element would be right, a whole number of registers from there."""
+    sizes = [1] * (found.got.ndim - len(_REGISTER)) + list(_REGISTER[-found.got.ndim :])
+    if found.laid_out_by is not None:
+        sizes = list(map(min, sizes, found.laid_out_by[1].block_shape))
+    here = tuple(slice(at, min(at + size, end)) for at, size, end in zip(first, sizes, found.got.shape, strict=True))
+    patch, values = found.got[here].astype(np.float64), found.want.value.astype(np.float64)
+    if not np.isfinite(patch).all() or np.ptp(patch) == 0:
+        return []
+    near = 2.0 ** -_bits(found.got.dtype) * np.abs(patch).max()
+    starts = [range(at % size, end, size) for at, size, end in zip(first, sizes, found.got.shape, strict=True)]
+    if math.prod(map(len, starts)) > _MOST_PLACES:
+        return []
+    return [at for at in itertools.product(*starts) if at != first and _is_patch(values, at, patch, near)]
+
+
+def _is_patch(values: np.ndarray, at: tuple[int, ...], patch: np.ndarray, near: float) -> bool:
+    part = values[tuple(slice(start, start + size) for start, size in zip(at, patch.shape, strict=True))]
+    return part.shape == patch.shape and bool((np.abs(part - patch) <= near).all())
+
+
+def _listed(at) -> str:
+    return ", ".join(str(int(n)) for n in at)
+
+
+@confirmed
 def scaled(found: Finding) -> Complaint | None:
     """Report wrong elements that are all the same multiple of the right ones, or off by the same amount."""
     if found.got.dtype.kind in "b" or found.wrong.sum() < 4:
@@ -63,17 +133,15 @@ def scaled(found: Finding) -> Complaint | None:
         return Complaint("Each wrong element is 0.", "is anything written there but the zeros it began with?")
     same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal up to the rounding of both
     if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
-        return Complaint(
-            f"Each wrong element is {ratio.mean():.4g} times the right one.",
-            "is a factor left out, or are steps added up more than once?",
-        )
+        return _times(ratio.mean())
     if said := _multiple(found, got, want):
         return said
     off = got - want
     if np.ptp(off) <= same * np.abs(want).max() < 0.1 * abs(off.mean()) and np.ptp(want):
-        way = "large" if off.mean() > 0 else "small"
+        way, one_off = "large" if off.mean() > 0 else "small", found.got.dtype.kind in "iu" and abs(off.mean()) == 1
         return Complaint(
-            f"Each wrong element is too {way} by {abs(off.mean()):.4g}.", "is a term added twice, or left out?"
+            f"Each wrong element is too {way} by {abs(off.mean()):.4g}.",
+            _ONE_OFF[way] if one_off else "is a term added twice, or left out?",
         )
     return None
 
@@ -83,6 +151,10 @@ def _multiple(found: Finding, got: np.ndarray, want: np.ndarray) -> Complaint | 
     by = float(got @ want) / float(want @ want) if want.any() else 1.0
     if by == 0 or abs(by - 1) < 0.1 or not _matches(found, found.got.astype(np.float64) / by):
         return None
+    return _times(by)
+
+
+def _times(by: float) -> Complaint:
     if abs(by + 1) < 1e-3:
         return Complaint(
             "Each wrong element is the negative of the right one.", "is a difference taken the wrong way round?"

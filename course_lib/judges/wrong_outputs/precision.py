@@ -1,11 +1,14 @@
 """Values that are nearly right, and the dtype that they were kept in on the way."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong_outputs.finding import Finding
+from course_lib.judges.wrong_outputs.dependence import argument_name
+from course_lib.judges.wrong_outputs.finding import Finding, confirmed
 
 _FAR = 0.5  # of the values' size: no element is this far off
 _MOVES = ("concatenate", "transpose", "reshape", "broadcast_in_dim", "slice", "squeeze")
@@ -28,8 +31,64 @@ def through_float32(found: Finding) -> Complaint | None:
     )
 
 
+@functools.partial(confirmed, same=False)
 def too_few_bits(found: Finding) -> Complaint | None:
-    """Report an output in which every element is about right, but less exact than the reference asks."""
+    """Report an output that is nearly right, and the narrow dtype or the approximation that the kernel has in it."""
+    if (off := _nearly_right(found)) is None:
+        return None
+    what, error = off
+    if error <= float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        if not _approximates(found):
+            return None
+        return Complaint(
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
+            "makes 16 of them, and a float32 has 24.",
+            "take one Newton step more, or leave approx=True out; or find a formula without a division.",
+        )
+    if _approximates(found):
+        return Complaint(
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which is right to a few digits only.",
+            "leave approx=True out.",
+        )
+    if not _is_narrow_somewhere(found):
+        return None
+    kept = _kept_narrow(found)
+    if not kept and _rounds_a_factor(found):
+        return Complaint(
+            f"{what} The kernel turns numbers to bfloat16 and multiplies them then; bfloat16 has 8 bits.",
+            "multiply them in float32. If it is meant so, as in flash attention of bfloat16, let the reference "
+            "round the same numbers: jax.lax.reduce_precision(p, 8, 7).",
+        )
+    return Complaint(
+        what
+        + (f" {kept} is bfloat16." if kept else "")
+        + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
+        "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
+        "dot. Turn to bfloat16 in the last line only, and not before a product.",
+    )
+
+
+@functools.partial(confirmed, same=False)
+def nearly_right(found: Finding) -> Complaint | None:
+    """Report such an output where nothing in the kernel says why."""
+    if (off := _nearly_right(found)) is None:
+        return None
+    what, error = off
+    if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        return Complaint(
+            what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
+        )
+    return Complaint(
+        what,
+        "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
+    )
+
+
+def _nearly_right(found: Finding) -> tuple[str, float] | None:
+    """Return (how far off an output is in which every element is about right, the same as a share); None if it is not.
+
+    The share is one of the size of the values.
+    """
     if found.want.exact is None or found.want.bound is None:
         return None
     got, exact = found.got.astype(np.float64), found.want.exact
@@ -45,41 +104,45 @@ def too_few_bits(found: Finding) -> Complaint | None:
         return None
     if ((exact == 0) & (found.want.bound == 0))[found.wrong].any():  # no rounding makes something of nothing
         return None
-    what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
-    if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
-        if _approximates(found):
+    return f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed.", error
+
+
+def narrowed(found: Finding) -> Complaint | None:
+    """Report wrong integers where a kernel turns larger integers into a float of 8 or 11 bits."""
+    numbers = [a for a in found.leaves if a.dtype.kind in "iu" and a.dtype.itemsize > 1 and a.size]
+    if found.got.dtype.kind not in "iu" or not numbers:
+        return None
+    largest = max(int(np.abs(a.astype(np.int64)).max()) for a in numbers)
+    for eqn in (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)):
+        new = eqn.params.get("new_dtype") if eqn.primitive.name == "convert_element_type" else None
+        if new not in (jnp.bfloat16, jnp.float16) or eqn.invars[0].aval.dtype.kind not in "iu":
+            continue
+        bits = int(jnp.finfo(new).nmant) + 1
+        if largest > 2**bits:
             return Complaint(
-                f"{what} The kernel calls pl.reciprocal(..., approx=True), which is right to a few digits only.",
-                "leave approx=True out.",
+                f"The kernel turns integers to {np.dtype(new).name}, which holds {bits} bits; those of the arguments "
+                f"go up to {largest:,}.",
+                "use float32, which holds every integer up to 16,777,216, or stay with integers.",
             )
-        kept = _kept_narrow(found)
-        if not _is_narrow_somewhere(found):
+    return None
+
+
+def overflowed(found: Finding) -> Complaint | None:
+    """Report that all is right where an integer argument is small, and nearly nothing where it is large."""
+    if found.got.dtype != np.int32:
+        return None
+    for place, arg in enumerate(found.leaves):
+        if arg.shape != found.got.shape or arg.dtype != np.int32:
+            continue
+        least = int(arg[found.wrong].min())
+        if least > 0 and (arg < least).mean() > 0.1 and found.wrong[arg >= least].mean() > 0.9:
+            name = argument_name(found, place)
             return Complaint(
-                what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
+                f"All is right where {name} is below {least:,}, and nearly nothing from there on.",
+                "how large is each intermediate result there? An int32 ends at 2,147,483,647, an int16 at 32,767, and "
+                f"both wrap around: shift {name} down before you multiply, or multiply by less.",
             )
-        if not kept and _rounds_a_factor(found):
-            return Complaint(
-                f"{what} The kernel turns numbers to bfloat16 and multiplies them then; bfloat16 has 8 bits.",
-                "multiply them in float32. If it is meant so, as in flash attention of bfloat16, let the reference "
-                "round the same numbers: jax.lax.reduce_precision(p, 8, 7).",
-            )
-        return Complaint(
-            what
-            + (f" {kept} is bfloat16." if kept else "")
-            + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
-            "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
-            "dot. Turn to bfloat16 in the last line only, and not before a product.",
-        )
-    if _approximates(found):
-        return Complaint(
-            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
-            "makes 16 of them, and a float32 has 24.",
-            "take one Newton step more, or leave approx=True out; or find a formula without a division.",
-        )
-    return Complaint(
-        what,
-        "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
-    )
+    return None
 
 
 def wrapped(found: Finding) -> Complaint | None:

@@ -70,6 +70,16 @@ EXERCISE = Exercise(
             value=lambda x: jnp.broadcast_to(jnp.mean(x, axis=1, keepdims=True), x.shape),
             next="what is x minus its mean?",
         ),
+        judges.Slip(
+            means="each row was divided by its standard deviation as well",
+            value=lambda x: jax.nn.standardize(x, axis=1, epsilon=0.0),
+            next="subtract the mean, and nothing more.",
+        ),
+        judges.Slip(
+            means="the median was taken off each row, and the mean is asked",
+            value=lambda x: x - jnp.median(x, axis=1, keepdims=True),
+            next="jnp.mean, which is the sum over the number of columns.",
+        ),
     ),
     also=(_takes_little_longer_than_a_copy,),
     also_at=lambda: [(at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0),)],

@@ -20,9 +20,26 @@ def _just_below(s):
     return ((s >> 2) * 4369 >> 16) - 60 * (s // 3600)
 
 
+def _twice_just_below(s):
+    minutes = s * 1092 >> 16
+    return minutes - 60 * (minutes * 1092 >> 16)
+
+
+def _hours_just_below(s):
+    return s // 60 - 60 * ((s >> 4) * 37282 >> 23)
+
+
 def _just_below_in_floats(s):
     minutes, hours = (jnp.floor(s.astype(jnp.float32) * jnp.float32(1 / n)) for n in (60, 3600))
     return (minutes - 60 * hours).astype(jnp.int32)
+
+
+def _too_coarse(s):
+    return ((s >> 2) * 4370 >> 16) - 60 * (s // 3600)
+
+
+def _hours_too_coarse(s):
+    return s // 60 - 60 * ((s >> 4) * 146 >> 15)
 
 
 EXERCISE = Exercise(
@@ -45,7 +62,44 @@ EXERCISE = Exercise(
                 next="take a reciprocal that is a little too large, such as 34953 / 2**19 for 1 / 15, or add half a "
                 "second before you divide.",
             )
-            for value in (_just_below, _just_below_in_floats)
+            for value in (_just_below, _twice_just_below, _just_below_in_floats)
+        ),
+        Slip(
+            means="at some whole hours the quotient comes out just below the hour, and is rounded down",
+            value=_hours_just_below,
+            next="take a reciprocal that is a little too large, such as 37283 / 2**23 for 1 / 225, or add half a "
+            "second before you divide.",
+        ),
+        *(
+            Slip(
+                means=f"the reciprocal is too large by so much that late in the day the {name} come a second too early",
+                value=value,
+                next=f"take more bits of it: {more}.",
+            )
+            for name, value, more in (
+                ("minutes", _too_coarse, "34953 / 2**19 is 1 / 15 to one part in 170,000"),
+                ("hours", _hours_too_coarse, "37283 / 2**23 is 1 / 225 to one part in 120,000"),
+            )
+        ),
+        Slip(
+            means="the hours are minutes / 64, and an hour has 60",
+            value=lambda s: s // 60 - 60 * (s // 60 >> 6),
+            next="divide by 3600 seconds, as a product with a reciprocal and a shift.",
+        ),
+        Slip(
+            means="a minute is taken off for each full hour",
+            value=lambda s: s // 60 - s // 3600,
+            next="take off 60 for each full hour.",
+        ),
+        Slip(
+            means="these are the full hours",
+            value=lambda s: s // 3600,
+            next="minutes since midnight, less 60 for each of them.",
+        ),
+        Slip(
+            means="this is the remainder by 64, and the one by 60 is asked for",
+            value=lambda s: s // 60 & 63,
+            next="60 is no power of two: take off 60 for each full hour.",
         ),
         Slip(
             means="these are the seconds on the clock",

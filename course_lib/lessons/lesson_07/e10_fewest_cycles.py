@@ -11,8 +11,8 @@ ROOM = 1_075_003  # cycles of (512, 4096, 512), which the lesson prints under "R
 
 
 def _small() -> list[tuple]:
-    """Return what all judges run. The second has several blocks of 512 on two axes."""
-    sizes = ({"M": 128, "K": 512, "N": 128}, {"M": 1024, "K": 128, "N": 1024}, {"M": 128, "K": 256, "N": 256})
+    """Return what all judges run. The second has several blocks of 512 on two axes, the third along K."""
+    sizes = ({"M": 128, "K": 512, "N": 128}, {"M": 1024, "K": 128, "N": 1024}, {"M": 128, "K": 1024, "N": 256})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
 

@@ -1,7 +1,11 @@
 """Golf: a running sum of 2048 rows in as few cycles as possible."""
 
+from collections.abc import Callable
+
+import jax
 import jax.numpy as jnp
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
@@ -19,6 +23,31 @@ def _large() -> tuple:
     return by_chance
 
 
+def _by_registers(wrong: Callable):
+    """Return the running sum register by register, where ``wrong(carry, register)`` is (its rows, the next carry)."""
+
+    def value(x):
+        registers = x.reshape(-1, 8, x.shape[1])
+        return jax.lax.scan(wrong, jnp.zeros_like(x[:1]), registers)[1].reshape(x.shape)
+
+    return value
+
+
+def _carry_counted_twice(carry, register):
+    rows = carry + jnp.cumsum(register, axis=0)
+    return carry + rows[-1:], rows
+
+
+def _carry_before_the_steps(carry, register):
+    rows = jnp.cumsum(register + carry, axis=0)
+    return rows[-1:], rows
+
+
+def _first_row_carried(carry, register):
+    rows = carry + jnp.cumsum(register, axis=0)
+    return rows[:1], rows
+
+
 EXERCISE = Exercise(
     id="08.10",
     title="Golf: a running sum of 2048 rows",
@@ -27,6 +56,23 @@ EXERCISE = Exercise(
     cases=_small,
     reference=lambda x: jnp.cumsum(x, axis=0),
     golf=Golf(unit=CYCLES, par=6_000, at=_large, floor=REGISTERS),
+    slips=(
+        judges.Slip(
+            means="what is carried is counted twice: the last row of a register has it already",
+            value=_by_registers(_carry_counted_twice),
+            next="carry the last row as it is: carry = value[7:8].",
+        ),
+        judges.Slip(
+            means="the carry is added before the rows of a register are summed, so row r gets it r + 1 times",
+            value=_by_registers(_carry_before_the_steps),
+            next="sum the rows of the register first, and then add the carry to each.",
+        ),
+        judges.Slip(
+            means="the first row of a register is carried, and the last one has the sum",
+            value=_by_registers(_first_row_carried),
+            next="carry = value[7:8].",
+        ),
+    ),
     hints=(
         "Row by row is a chain of 2048 sums, each of which fills an eighth of a register. so_far of 08.4 needs five "
         "steps for 32 rows, whatever their number of registers.",

@@ -28,6 +28,19 @@ def _scaled_before(x, q, scale):
     return jnp.dot(x, wide, preferred_element_type=jnp.float32)
 
 
+def _scaled_before_and_behind(x, q, scale):
+    return _scaled_before(x, q, scale) * scale
+
+
+def _scaled_at_each_step(x, q, scale):
+    """Return the sum over blocks of 128 if it is scaled whenever a block has been added."""
+    total = 0.0
+    for start in range(0, x.shape[1], 128):
+        part = _reference(x[:, start : start + 128], q[start : start + 128], 1.0)
+        total = (total + part) * scale
+    return total
+
+
 def _reads_bytes(from_bytes):
     """Return the function if its kernel reads q as it is stored. Raise Unfit if q is widened before the kernel."""
     arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _few_rows()[0]]
@@ -60,6 +73,26 @@ EXERCISE = Exercise(
             means="q * scale is rounded to bfloat16 before the product",
             value=_scaled_before,
             next="put the scale behind the product, where the sum is still float32.",
+        ),
+        judges.Slip(
+            means="q is multiplied by scale before the product, and the product once more",
+            value=_scaled_before_and_behind,
+            next="multiply the product by scale, and leave q as it is.",
+        ),
+        judges.Slip(
+            means="the sum so far is multiplied by scale at each step along K, so early blocks are scaled again",
+            value=_scaled_at_each_step,
+            next="multiply by scale once, at the last step along K; or let a block of q hold all of K.",
+        ),
+        judges.Slip(
+            means="x was turned to int8, which drops what is behind the point and wraps what is beyond 127",
+            value=lambda x, q, scale: _reference(x.astype(jnp.int8), q, scale),
+            next="widen q to the dtype of x, and leave x as it is.",
+        ),
+        judges.Slip(
+            means="the bytes of q were taken as unsigned, so that -1 became 255",
+            value=lambda x, q, scale: _reference(x, q.astype(jnp.uint8), scale),
+            next="q_ref[...].astype(x_ref.dtype), with no other dtype on the way.",
         ),
     ),
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),

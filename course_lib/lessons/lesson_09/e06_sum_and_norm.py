@@ -48,6 +48,18 @@ def _statistics_wide(add_and_norm):
     )
 
 
+def _mean_of(which: int):
+    """Return the norm with the mean of the squares of x or r, in the place of that of x + r."""
+
+    def value(x, r, weight):
+        alone = (x, r)[which].astype(jnp.float32)
+        s = (x + r).astype(jnp.float32)
+        mean = jnp.mean(alone * alone, axis=1, keepdims=True)
+        return (s * jax.lax.rsqrt(mean + 1e-6) * weight).astype(x.dtype)
+
+    return value
+
+
 EXERCISE = Exercise(
     id="09.6",
     title="A sum and its norm",
@@ -61,6 +73,21 @@ EXERCISE = Exercise(
             means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
             value=lambda x, r, weight: _reference(x, r, weight, 0.0),
             next="add it to the mean of the squares, before the root.",
+        ),
+        *(
+            judges.Slip(
+                output=0,
+                means=f"the mean is that of the squares of {name} alone",
+                value=_mean_of(which),
+                next="take the mean of s * s, with s = x + r.",
+            )
+            for which, name in enumerate("xr")
+        ),
+        judges.Slip(
+            output=0,
+            means="the norm was multiplied by 1 + weight",
+            value=lambda x, r, weight: _reference(x, r, 1 + weight)[0],
+            next="multiply by weight itself.",
         ),
     ),
     also=(_statistics_wide,),

@@ -13,14 +13,36 @@ MOST_VMEM = 128 * 2**10
 
 
 def _long_rows() -> list[tuple]:
-    """Return rows larger than the allowed VMEM whose exponentials overflow, or that lie far below 0; 512 divides."""
+    """Return rows too large for the VMEM: of large numbers, of numbers far below 0, and falling ones; 512 divides."""
     sizes = ({"M": 16, "N": 2048}, {"M": 8, "N": 4096}, {"M": 24, "N": 1536})
-    return [*arguments(("x: f32[M,N]",), sizes, (), (90, 95)), (far_from_zero((8, 4096), -1e30),)]
+    cases = arguments(("x: f32[M,N]",), sizes, (), (82, 87))  # exp is finite, and that of a whole row is not
+    falls = cases[1][0] - 100 * (np.arange(2048) // 512)  # by more than the largest exponent of a float32
+    return [*cases, (far_from_zero((8, 4096), -1e30),), (falls.astype(jnp.float32),)]
 
 
-def _from_a_finite_number(x):
-    e = jnp.exp(x - jnp.maximum(jnp.max(x, axis=1, keepdims=True), -1e30))
-    return e / jnp.sum(e, axis=1, keepdims=True)
+def _from(least: float):
+    """Return a softmax whose maximum begins with ``least``."""
+
+    def value(x):
+        e = jnp.exp(x - jnp.maximum(jnp.max(x, axis=1, keepdims=True), least))
+        return e / jnp.sum(e, axis=1, keepdims=True)
+
+    return value
+
+
+def _largest_of_each_block(x, block: int = 512):
+    """Return a softmax whose maximum is that of the block, and no running one."""
+    total, before = 0.0, jnp.full_like(x[:, :1], -jnp.inf)
+    for start in range(0, x.shape[1], block):
+        part = x[:, start : start + block]
+        largest = jnp.max(part, axis=1, keepdims=True)
+        total = total * jnp.exp(before - largest) + jnp.sum(jnp.exp(part - largest), axis=1, keepdims=True)
+        before = largest
+    return jnp.exp(x - before) / total
+
+
+def _without_the_largest(x):
+    return jnp.exp(x) / jnp.sum(jnp.exp(x - jnp.max(x, axis=1, keepdims=True)), axis=1, keepdims=True)
 
 
 def _twice_and_once(x) -> int:
@@ -61,7 +83,16 @@ EXERCISE = Exercise(
     build=_result_comes_home_once,
     budget=judges.Budget(hbm_bytes=_twice_and_once, vmem_bytes=MOST_VMEM),
     probes=tuple(
-        judges.Probe(scratch=name, place=place, after=(0, 0, 3), grid=(2, 2, 4), expect=expect, means=means, next=next)
+        judges.Probe(
+            scratch=name,
+            place=place,
+            after=after,
+            grid=(2, 2, 4),
+            expect=expect,
+            means=f"{means}{', which the second pass needs' if after[1] else ''}",
+            next="set it at the first step of the first pass alone: where both indices are 0." if after[1] else next,
+        )
+        for after in ((0, 0, 3), (0, 1, 0))
         for place, (name, expect, means, next) in enumerate(
             (
                 ("max_ref", _largest, "the largest number of each row", "begin with -inf, and keep the larger one."),
@@ -77,8 +108,28 @@ EXERCISE = Exercise(
     slips=(
         judges.Slip(
             means="the maximum begins with a finite number, and below it lie all of the numbers",
-            value=_from_a_finite_number,
+            value=_from(-1e30),
             next="begin with -jnp.inf, which is smaller than every number.",
+        ),
+        judges.Slip(
+            means="the maximum begins with 0, and below it lie all of the numbers",
+            value=_from(0.0),
+            next="begin with -jnp.inf, which is smaller than every number.",
+        ),
+        judges.Slip(
+            means="the maximum is that of the last block, and not the largest so far, so exponents are above 0",
+            value=_largest_of_each_block,
+            next="keep the larger of the old maximum and this block's: jnp.maximum(max_ref[...], ...).",
+        ),
+        judges.Slip(
+            means="the largest number is not subtracted in the second pass, as it is in the first",
+            value=_without_the_largest,
+            next="jnp.exp(x - largest) / sum, in the second pass too.",
+        ),
+        judges.Slip(
+            means="this is the logarithm of the softmax",
+            value=lambda x: jax.nn.log_softmax(x, axis=-1),
+            next="jnp.exp(x - largest) / sum.",
         ),
     ),
     hints=(
