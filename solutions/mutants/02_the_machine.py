@@ -158,7 +158,7 @@ def centre_kernel(x_ref, o_ref):
     o_ref[...] = v - jnp.sum(v, axis=1, keepdims=True) / 256
 
 
-# %% answer="02.8" name="takes eight rows more than there are" judge="numbers" says="the slice is longer than the ref"
+# %% answer="02.8" name="takes eight rows more than there are" judge="numbers" says="read outside x_ref: .0:8, 0:130. of shape .5, 130."
 def centre_kernel(x_ref, o_ref):
     def turn(i, carry):
         here = pl.ds(8 * i, 8)

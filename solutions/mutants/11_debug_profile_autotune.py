@@ -301,7 +301,7 @@ at most five percent of the step can be won by any kernel for it."""
 advice = 40
 
 
-# %% answer="11.9" name="no mask for the rows that are not there" judge="numbers" says="is too large by 8"
+# %% answer="11.9" name="no mask for the rows that are not there" judge="numbers" says="the last 8 of this block are garbage"
 # -        bad = jnp.where(ours & ~fine, 1, 0)
 # +        bad = jnp.where(~fine, 1, 0)
 #          bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)

@@ -78,7 +78,7 @@ EXERCISE = Exercise(
         judges.Slip(
             means="the last block of K is not in it: o_ref is written before that product is added",
             value=lambda x, y, s: _scaled(x[:, :-128], y[:-128], s),
-            next="add first, and write o_ref after it.",
+            next="write o_ref in the last step along K, after the product of that step has been added.",
         ),
     ),
     also=(
