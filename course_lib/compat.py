@@ -18,6 +18,7 @@ from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import AbstractDevice, AbstractMesh
 
 _OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
 _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretParams)}
@@ -123,3 +124,12 @@ def compiler_options_ignored() -> Iterator[None]:
 
     with mock.patch.dict(rules, {_pjit.jit_p: staged}):
         yield
+
+
+@functools.cache
+def mesh_of(device: AbstractDevice) -> AbstractMesh:
+    """Return the mesh of one abstract device, and keep it.
+
+    JAX keeps meshes weakly and tells them apart by identity, so once one is gone its caches may take another for it.
+    """
+    return AbstractMesh((), (), abstract_device=device)

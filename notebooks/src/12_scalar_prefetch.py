@@ -769,5 +769,6 @@ for name, report in (("in_panels, eight a step", taken[8]), ("block_sparse.dsd",
         f"{name:24} {report.hbm_bytes / 1e6:.0f} MB, {report.cycles:6,.0f} cycles, "
         f"{report.time_split['DMA wait']:6,.0f} of them waiting"
     )
-#
+
+# %% [markdown]
 # <!-- next -->
