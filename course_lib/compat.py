@@ -1,11 +1,12 @@
 """JAX where its public names do not suffice: what differs between 0.11.2 and 0.12, one bug, and private settings."""
 
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import jax
@@ -18,7 +19,6 @@ from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import AbstractDevice, AbstractMesh
 
 _OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
 _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretParams)}
@@ -107,10 +107,31 @@ def trace_kernels_anew() -> None:
 
 @contextlib.contextmanager
 def attached(device: jax.sharding.AbstractDevice) -> Iterator[None]:
-    """Make Pallas take ``device`` for the attached TPU, even in a ``shard_map``, whose mesh hides abstract devices."""
-    answers = {"get_device_kind": lambda: device.device_kind, "get_num_device_cores": lambda: device.num_cores}
-    with mock.patch.multiple(_tpu_info, **answers):
+    """Make Pallas take ``device`` for the attached TPU, even in a ``shard_map``, whose mesh hides abstract devices.
+
+    Only in this thread: two threads that replaced JAX's functions in turn might put the wrong ones back.
+    """
+    _ask_for_attached()
+    token = _attached.set(device)
+    try:
         yield
+    finally:
+        _attached.reset(token)
+
+
+_attached: contextvars.ContextVar = contextvars.ContextVar("attached", default=None)
+
+
+@functools.cache
+def _ask_for_attached() -> None:
+    """Make JAX's functions for the TPU of this machine ask for the one of ``attached`` first."""
+    for name, field in (("get_device_kind", "device_kind"), ("get_num_device_cores", "num_cores")):
+        setattr(_tpu_info, name, functools.partial(_of_attached, field, getattr(_tpu_info, name)))
+
+
+def _of_attached(field: str, own: Callable) -> object:
+    device = _attached.get()
+    return own() if device is None else getattr(device, field)
 
 
 @contextlib.contextmanager
@@ -124,12 +145,3 @@ def compiler_options_ignored() -> Iterator[None]:
 
     with mock.patch.dict(rules, {_pjit.jit_p: staged}):
         yield
-
-
-@functools.cache
-def mesh_of(device: AbstractDevice) -> AbstractMesh:
-    """Return the mesh of one abstract device, and keep it.
-
-    JAX keeps meshes weakly and tells them apart by identity, so once one is gone its caches may take another for it.
-    """
-    return AbstractMesh((), (), abstract_device=device)

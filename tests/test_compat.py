@@ -1,11 +1,15 @@
 """A kernel that is called with two grids, one after the other, knows each of them."""
 
+import contextvars
+
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
-from course_lib import compat, grid, judges
+from course_lib import chips, compat, grid, judges
+from course_lib.kernels.common import chip as this_chip
 
 
 def steps_kernel(x_ref, o_ref):
@@ -24,3 +28,14 @@ def test_num_programs_is_that_of_the_call(first, second):
     for rows in (first, second):
         assert judges.numbers_judge(steps, lambda x: jnp.full_like(x, x.shape[0] // 8), jnp.zeros((rows, 128))).passed
         assert grid.walk(steps, jnp.zeros((rows, 128))).calls[0].steps == rows // 8
+
+
+def test_threads_may_leave_their_chips_in_any_order():
+    first, second = chips.chip("v5e").target(), chips.chip("v6e").target()
+    both = [contextvars.copy_context() for _ in range(2)]  # as two threads have them
+    both[0].run(first.__enter__)
+    both[1].run(second.__enter__)
+    both[0].run(first.__exit__, None, None, None)
+    both[1].run(second.__exit__, None, None, None)
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=AbstractDevice("TPU7x", 1, platform="tpu"))):
+        assert this_chip.generation() == 7

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import AbstractDevice, use_abstract_mesh
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from course_lib import chips, compat, grid
 from course_lib.kernels.common import chip as this_chip
@@ -35,7 +35,7 @@ def lowered_for_gpu(fn, chip):
 
 
 def target(kind):
-    return compat.mesh_of(AbstractDevice(device_kind=kind, num_cores=1, platform="tpu"))
+    return AbstractMesh((), (), abstract_device=AbstractDevice(device_kind=kind, num_cores=1, platform="tpu"))
 
 
 def test_each_platform_has_its_own():

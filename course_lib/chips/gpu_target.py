@@ -11,9 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import jax
-from jax.sharding import AbstractDevice
-
-from course_lib import compat
+from jax.sharding import AbstractDevice, AbstractMesh
 
 REGISTERS = 65536  # 32-bit registers in an SM, which is also the limit for a block
 MOST_REGISTERS = 255  # per thread
@@ -47,7 +45,7 @@ class GpuTarget:
         device = _Device(
             device_kind=self.kind, num_cores=self.sms, platform="gpu", compute_capability=f"{major}.{minor}"
         )
-        with jax.sharding.use_abstract_mesh(compat.mesh_of(device)):
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
             yield
 
     def config(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import jax
 from jax._src import hardware_utils
 from jax.experimental.pallas import tpu as pltpu
-from jax.sharding import AbstractDevice
+from jax.sharding import AbstractDevice, AbstractMesh
 
 from course_lib import compat
 
@@ -106,7 +106,8 @@ class Chip:
     def target(self) -> Iterator[None]:
         """Trace and lower Pallas kernels for this chip while the context is open; the chip need not be attached."""
         device = AbstractDevice(device_kind=self.device_kind, num_cores=1, platform="tpu")
-        with jax.sharding.use_abstract_mesh(compat.mesh_of(device)), compat.attached(device):
+        mesh = AbstractMesh((), (), abstract_device=device)
+        with jax.sharding.use_abstract_mesh(mesh), compat.attached(device):
             yield
 
 

@@ -69,10 +69,8 @@ def _carried(carry: list[Source], turn) -> list[Source]:
 def _results(eqn, inputs: list[Source]) -> list[Source]:
     name = eqn.primitive.name
     if name == "while":
-        (_, into_cond), (_, into_body) = entered(eqn, inputs)
-        carry = into_body[eqn.params["body_nconsts"] :]
-        (goes_on,) = _outputs(eqn.params["cond_jaxpr"], into_cond)
-        return [_after(goes_on, out) for out in carry]
+        _, (_, into_body) = entered(eqn, inputs)
+        return into_body[eqn.params["body_nconsts"] :]
     if bodies := entered(eqn, inputs):
         each = [_outputs(jaxpr, sources) for jaxpr, sources in bodies]
         results = [_joined(list(outs)) for outs in zip(*each, strict=True)]

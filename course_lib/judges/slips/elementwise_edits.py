@@ -106,7 +106,11 @@ def _left_out_or_twice(step: Step, named: Expressions) -> Iterator[_Change]:
     if right.endswith("** 2"):
         yield f"{inner} is not squared", f"square it: {inner} * {inner}.", lambda x, z: x
     elif step.name == "rsqrt":
-        yield "the root is multiplied by, and should be divided by", f"{right} is 1 / sqrt.", lambda x, z: jnp.sqrt(x)
+        yield (
+            "what should be divided by the root is multiplied by it",
+            f"{right} is 1 / sqrt.",
+            lambda x, z: jnp.sqrt(x),
+        )
     elif step.name != "integer_pow":
         yield f"`{step.name}` is left out where {right} is asked for", f"compute {right}.", lambda x, z: x
         yield f"`{step.name}` is taken once too often, after {right}", f"compute {right}.", again

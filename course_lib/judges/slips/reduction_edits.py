@@ -75,7 +75,7 @@ def _one_block_of_a_product(step: Step, named: Expressions, blocks: list[int]) -
 def _over_something_else(step: Step, steps: Steps, kept: int, named: Expressions, blocks: list[int]) -> Iterator[Edit]:
     """Yield the reduction of other elements: along another axis, of everything, of each block."""
     (axis,), shape, (of,) = step.eqn.params["axes"], step.eqn.invars[0].aval.shape, step.inputs
-    is_mean = _is_mean(step, steps)
+    is_mean = _in_a_mean(step, steps)
     what = named.call(step)
     what = what.replace("sum(", "mean(", 1) if is_mean else what
     along = f"take it along axis {axis}, with keepdims=True."
@@ -117,7 +117,7 @@ def _tiled(x: jax.Array, reduced: Callable, tile: dict[int, int]) -> jax.Array:
 def _variance(step: Step, steps: Steps, kept: int, named: Expressions) -> Iterator[Edit]:
     """Yield a mean of squares after the mean has been subtracted, as a layer norm does."""
     squares, (axis,) = steps.made.get(step.inputs[0]), step.eqn.params["axes"]
-    if squares is None or not expressions.is_square(squares) or not _is_mean(step, steps):
+    if squares is None or not expressions.is_square(squares) or not _in_a_mean(step, steps):
         return
     of = squares.inputs[0]
     length = step.eqn.invars[0].aval.shape[axis]
@@ -149,7 +149,7 @@ def _variance(step: Step, steps: Steps, kept: int, named: Expressions) -> Iterat
     )
 
 
-def _is_mean(step: Step, steps: Steps) -> bool:
+def _in_a_mean(step: Step, steps: Steps) -> bool:
     """Whether a sum is divided by the number of its terms."""
     return any(
         expressions.is_mean(steps, other)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import warnings
 from collections.abc import Iterator
 from typing import Literal
@@ -69,14 +68,9 @@ def some_tpu() -> Iterator[None]:
     if _named_tpu_info() or not jax.sharding.get_abstract_mesh().empty:
         yield
         return
-    with jax.sharding.use_abstract_mesh(_mesh_of_a_v5e()):
-        yield
-
-
-@functools.cache  # JAX tells meshes apart by identity: one that is gone could be taken for a later one
-def _mesh_of_a_v5e() -> jax.sharding.AbstractMesh:
     v5e = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
-    return jax.sharding.AbstractMesh((), (), abstract_device=v5e)
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=v5e)):
+        yield
 
 
 def _tpu_info():
