@@ -30,12 +30,12 @@ def pulled_back(fn):
     return lambda x, g: jax.vjp(fn, x)[1](g)[0]
 
 
-@pytest.mark.parametrize("name", daily("relu", "gelu", of=REFERENCES))
+@pytest.mark.parametrize("name", daily("gelu", of=REFERENCES))
 def test_by_four_judges(name):
     accepted(getattr(activations, name), REFERENCES[name], some((33, 300)))
 
 
-@pytest.mark.parametrize("name", daily("gelu", "silu", of=REFERENCES))
+@pytest.mark.parametrize("name", daily("gelu", of=REFERENCES))
 def test_gradient_by_four_judges(name):
     """The gradient of gelu is written out: in JAX 0.12 that of erfc holds operations whose rounding is not known."""
 
@@ -47,7 +47,7 @@ def test_gradient_by_four_judges(name):
     accepted(pulled_back(getattr(activations, name)), reference, x, x[::-1])
 
 
-@pytest.mark.parametrize("shape", [(), (1000,), (3, 5, 70)], ids=str)
+@pytest.mark.parametrize("shape", daily([3, 5, 70], of=[[], [1000], [3, 5, 70]]), ids=str)
 def test_bf16_of_every_rank_is_computed_in_f32_and_rounded_once(shape):
     def reference(x):
         return jax.nn.silu(x.astype(jnp.float32)).astype(x.dtype)

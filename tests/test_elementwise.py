@@ -24,10 +24,8 @@ def pair(shape, dtype):
 @pytest.mark.parametrize(
     "shape, dtype",
     daily(
-        ((300_001,), "float32"),
         ((1000,), "bfloat16"),
         ((33, 1300), "int32"),
-        ((2, 1, 3, 40), "float32"),
         of=[(shape, "float32") for shape in SHAPES]
         + [(shape, dtype) for shape in [(), (1000,), (33, 1300)] for dtype in ("int32", "bfloat16")],
     ),
@@ -38,10 +36,10 @@ def test_add_by_four_judges(shape, dtype):
     accepted(elementwise.add, elementwise.add_reference, *pair(shape, dtype))
 
 
+@pytest.mark.parametrize("dtype", daily("float32", of=["float32", "int32"]))
 @pytest.mark.parametrize("op", daily("subtract", of=["subtract", "multiply"]))
-def test_siblings_by_four_judges(op):
-    for dtype in (jnp.float32, jnp.int32):
-        accepted(getattr(elementwise, op), OPS[op], *pair((33, 300), dtype))
+def test_siblings_by_four_judges(op, dtype):
+    accepted(getattr(elementwise, op), OPS[op], *pair((33, 300), dtype))
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -60,9 +58,7 @@ CASTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "was, becomes", daily(("float32", "bfloat16"), ("float32", "int8"), ("int8", "bfloat16"), of=CASTS)
-)
+@pytest.mark.parametrize("was, becomes", daily(("float32", "int8"), of=CASTS))
 def test_casts_by_four_judges(was, becomes):
     (x, _) = pair((33, 300), was)
     accepted(lambda x: elementwise.cast(x, becomes), lambda x: x.astype(becomes), x)
@@ -93,7 +89,6 @@ def test_casts_to_and_from_other_dtypes_are_refused(dtype):
     "shape, dtype",
     daily(
         ((5001,), jnp.bfloat16),
-        ((3, 4, 50), jnp.int32),
         of=[((33, 1300), jnp.float32), ((5001,), jnp.bfloat16), ((3, 4, 50), jnp.int32), ((), jnp.float32)],
     ),
     ids=str,
@@ -168,7 +163,10 @@ def test_gradient_compiles_for_a_v5e_as_a_kernel():
     assert len(grid.walk(gradient, x, x).calls) >= 2
 
 
-@pytest.mark.parametrize("blocks", [elementwise.Blocks(bm=8, bn=128), elementwise.Blocks(bm=512, bn=256)], ids=str)
+BLOCKS = elementwise.Blocks(bm=8, bn=128), elementwise.Blocks(bm=512, bn=256)
+
+
+@pytest.mark.parametrize("blocks", daily(elementwise.Blocks(bm=512, bn=256), of=BLOCKS), ids=str)
 def test_blocks_change_nothing_but_the_grid(blocks):
     def add(x, y):
         return elementwise.add(x, y, blocks=blocks)

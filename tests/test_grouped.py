@@ -90,7 +90,6 @@ def near(got, want, tolerance=2e-5):
 @pytest.mark.parametrize(
     "name, transpose_w",
     daily(
-        ("borders inside", False),
         ("a ragged end", True),
         ("one visit", False),
         of=[(name, turned) for name in GROUPS for turned in (False, True)],
@@ -194,7 +193,7 @@ def test_visits_are_every_pair_that_meets_in_order(seed, of_matrices):
 
 
 def test_by_four_judges_forwards_and_backwards():
-    x, w, _, sizes = case("borders inside", k=128, n=256)
+    x, w, _, sizes = case("borders inside", k=128, n=128)
     accepted(both_ways(grouped.grouped_matmul, blocks=SMALL), both_ways(grouped.reference), x, w, sizes)
 
 

@@ -48,7 +48,7 @@ def value_and_gradients(layer):
 
 @pytest.mark.parametrize(
     "activation, dtype",
-    daily(("relu", "bf16"), ("gelu", "f32"), of=itertools.product(ACTIVATIONS, DTYPES)),
+    daily(("gelu", "bf16"), of=itertools.product(ACTIVATIONS, DTYPES)),
 )
 def test_forward_by_four_judges(activation, dtype):
     x, w, b, _ = arrays(7, 13, 200, DTYPES[dtype])
@@ -57,9 +57,10 @@ def test_forward_by_four_judges(activation, dtype):
     )
 
 
-@pytest.mark.parametrize("dtype", daily("bf16", of=DTYPES))
+@pytest.mark.sweep  # every day with int8 weights, and the page of the kernel
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
-    x, w, b, _ = arrays(140, 300, 200, DTYPES[dtype])
+    x, w, b, _ = arrays(136, 300, 140, DTYPES[dtype])
     layer = functools.partial(linear, activation="gelu", blocks=SMALL)
     accepted(layer, functools.partial(reference, activation="gelu"), x, w, b)
 
@@ -67,7 +68,7 @@ def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
 @pytest.mark.parametrize(
     "activation, residuals",
     daily(
-        ("gelu", "save"),
+        ("relu", "save"),
         of=itertools.product([None, "relu", "gelu"], ["save", "recompute"]),
     ),
 )
@@ -81,9 +82,10 @@ def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
     monkeypatch.setattr(linear_blocks, "_SIDES", (128,))
     monkeypatch.setattr(matmul_blocks, "chosen", lambda blocks, problem: (128, 128, 128))
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
-    accepted(gradients(layer), gradients(want), *arrays(200, 140, 150))
+    accepted(gradients(layer), gradients(want), *arrays(140, 130, 150))
 
 
+@pytest.mark.sweep  # every day a v4, whose VMEM holds none, has it compiled
 def test_gradients_by_four_judges_where_no_row_of_z_fits(monkeypatch):
     monkeypatch.setattr(linear_blocks, "_SIDES", ())
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
@@ -152,7 +154,7 @@ def test_dz_is_written_once_and_never_computed_twice(monkeypatch):
     [
         pytest.param("v5e", "f32", {"linear", "linear_dx", "linear_dw"}, marks=pytest.mark.sweep),
         pytest.param("v5e", "bf16", {"linear", "linear_dx", "linear_dw"}, marks=pytest.mark.sweep),
-        ("v5p", "bf16", {"linear", "linear_dx", "linear_dw"}),
+        pytest.param("v5p", "bf16", {"linear", "linear_dx", "linear_dw"}, marks=pytest.mark.sweep),
         ("v4", "f32", {"linear", "matmul", "linear_dw"}),  # its 16 MiB do not hold rows of z
     ],
 )
@@ -187,9 +189,7 @@ def test_empty_arrays(shape):
     assert [d.shape for d in gradients(linear)(x, w, b, g)] == [x.shape, w.shape, b.shape]
 
 
-@pytest.mark.parametrize(
-    "dtype, blocks", daily(("f32", None), ("bf16", SMALL), of=itertools.product(DTYPES, [None, SMALL])), ids=str
-)
+@pytest.mark.parametrize("dtype, blocks", daily(("bf16", SMALL), of=itertools.product(DTYPES, [None, SMALL])), ids=str)
 def test_int8_weights_by_four_judges(dtype, blocks):
     x, w, b, _ = arrays(70, 200, 140, DTYPES[dtype])
     layer = functools.partial(linear_int8, activation="silu", blocks=blocks)

@@ -34,16 +34,14 @@ def pair(m, k, n, dtype=jnp.float32, transposed=(False, False)):
 WHOLE = itertools.product([(1, 1, 1), (7, 13, 200), (129, 257, 1)], DTYPES)
 
 
-@pytest.mark.parametrize(
-    "shape, dtype", daily(((1, 1, 1), "f32"), ((7, 13, 200), "bf16"), ((129, 257, 1), "int8"), of=WHOLE)
-)
+@pytest.mark.parametrize("shape, dtype", daily(((7, 13, 200), "f32"), of=WHOLE))
 def test_whole_reductions_by_four_judges(shape, dtype):
     accepted(matmul.matmul, reference, *pair(*shape, DTYPES[dtype]))
 
 
 @pytest.mark.parametrize("dtype", daily("int8", of=DTYPES))
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
-    accepted(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 250, DTYPES[dtype]))
+    accepted(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(136, 300, 140, DTYPES[dtype]))
 
 
 BY_COLUMNS = {"x": (128, 200, 384), "y": (100, 256, 136), "both": (128, 200, 260), "the result": (200, 300, 140)}
@@ -84,7 +82,7 @@ def test_operands_stored_transposed_by_four_judges(transposed):
         return matmul.matmul_transposed(x, y, transpose_x=transposed[0], transpose_y=transposed[1], blocks=SMALL)
 
     want = functools.partial(matmul.matmul_transposed_reference, transpose_x=transposed[0], transpose_y=transposed[1])
-    accepted(product, want, *pair(130, 300, 200, jnp.bfloat16, transposed))
+    accepted(product, want, *pair(130, 140, 90, jnp.bfloat16, transposed))
 
 
 @needs_libtpu
@@ -167,7 +165,7 @@ def test_gradients(transposed):
 
 def test_the_gradient_is_made_of_kernels():
     """One product forward, two backward."""
-    x, y = pair(130, 300, 200)
+    x, y = pair(70, 130, 90)
     gradient = jax.value_and_grad(lambda x, y: matmul.matmul(x, y).sum(), argnums=(0, 1))
     assert [call.name for call in grid.walk(gradient, x, y).calls] == ["matmul"] * 3
     both = jax.grad(lambda x, y: matmul.matmul(x, y).sum(), argnums=(0, 1))
@@ -182,6 +180,7 @@ def test_under_jit_and_vmap_on_a_cpu():
     )
 
 
+@pytest.mark.sweep  # every day every op under vmap is its reference, and compiles
 def test_under_vmap_by_four_judges():
     x, y = pair(20, 30, 9)
     accepted(jax.vmap(matmul.matmul, (0, None)), jax.vmap(reference, (0, None)), jnp.stack([x, 2 * x, -x]), y)
@@ -198,7 +197,7 @@ FORMS = {"pipeline": matmul_pipelined, "one block": matmul_one_block}
 
 @pytest.mark.parametrize(
     "form, dtype",
-    daily(("pipeline", "f32"), ("one block", "bf16"), of=itertools.product(FORMS, ["f32", "bf16"])),
+    daily(("one block", "bf16"), of=itertools.product(FORMS, ["f32", "bf16"])),
 )
 def test_the_other_two_forms_by_four_judges(form, dtype):
     accepted(FORMS[form], reference, *pair(70, 130, 90, DTYPES[dtype]))

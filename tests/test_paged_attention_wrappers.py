@@ -33,7 +33,7 @@ WRAPPED = {
 }
 
 
-@pytest.mark.parametrize("name", daily("heads of 64", of=[name for name in WRAPPED if name not in ("int8", "window")]))
+@pytest.mark.parametrize("name", daily("bf16", of=[name for name in WRAPPED if name not in ("int8", "window")]))
 def test_with_pages_apart_it_is_ours(name):
     q, pages, lengths, table = case(**CASES[name][0])
     for run in (simulated, plain):

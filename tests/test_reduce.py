@@ -32,7 +32,7 @@ RAGGED = [
 ]
 
 
-@pytest.mark.parametrize("op, axis, dtype", daily(("sum", None, "bfloat16"), ("max", -1, "float32"), of=RAGGED))
+@pytest.mark.parametrize("op, axis, dtype", daily(("max", -1, "float32"), of=RAGGED))
 def test_ragged_blocks_by_four_judges(op, axis, dtype):
     """All numbers are far below zero on average: a maximum that began with 0, or with garbage, would show."""
     ours, reference = OPS[op]
@@ -78,7 +78,6 @@ def test_an_axis_between_others_is_read_once_where_it_lies(shape, axis):
 @pytest.mark.parametrize(
     "shape, axis",
     daily(
-        ((3, 5, 200), -1),
         ((5001,), None),
         of=[((1, 1), 0), ((7, 13), -1), ((7, 13), None), ((3, 5, 200), -1), ((5001,), None), ((1, 40_000), -1)],
     ),
@@ -131,7 +130,7 @@ def test_large_arrays_are_bound_by_hbm(axis):
 
 @needs_libtpu
 @pytest.mark.parametrize(
-    "shape", daily([3, 200_000], [2_000_001], of=[[3, 200_000], [200_000, 3], [10_000, 10_000], [2_000_001]]), ids=str
+    "shape", daily([2_000_001], of=[[3, 200_000], [200_000, 3], [10_000, 10_000], [2_000_001]]), ids=str
 )
 def test_blocks_chosen_are_legal_and_fit(shape):
     x = jax.ShapeDtypeStruct(shape, jnp.bfloat16)

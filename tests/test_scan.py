@@ -23,7 +23,7 @@ def some(shape, dtype=jnp.float32):
 @pytest.mark.parametrize(
     "axis, reverse, dtype",
     daily(
-        (-1, True, "int32"),
+        (-1, True, "bfloat16"),
         of=[(*way, dtype) for way in WAYS for dtype in ("float32", "bfloat16", "int32")],
     ),
 )
@@ -47,7 +47,6 @@ def test_blocks_chosen_by_four_judges(shape):
     "shape, reverse, dtype",
     daily(
         ([3, 20_000], True, "float32"),  # squares of 128 pieces of 128: a carry from square to square
-        ([12, 300], False, "bfloat16"),  # whole rows of 4 pieces
         of=[
             (shape, reverse, dtype)
             for shape in ([3, 20_000], [20, 17_000], [12, 300], [20, 2000], [40_000])
@@ -63,10 +62,8 @@ def test_few_long_rows_by_four_judges(shape, reverse, dtype):
     )
 
 
-@pytest.mark.parametrize(
-    "axis, reverse",
-    daily((0, True), of=[(axis, reverse) for axis in (0, 1, 2) for reverse in (False, True)]),
-)
+@pytest.mark.sweep  # every day planes go by in blocks
+@pytest.mark.parametrize("axis, reverse", [(axis, reverse) for axis in (0, 1, 2) for reverse in (False, True)])
 def test_any_axis_by_four_judges(axis, reverse):
     def sums(x):
         return scan.cumsum(x, axis, reverse=reverse, blocks=Blocks(bm=32, bn=128))
@@ -74,49 +71,50 @@ def test_any_axis_by_four_judges(axis, reverse):
     accepted(sums, lambda x: scan.reference(x, axis, reverse=reverse), some((5, 3, 40, 140)))
 
 
-@pytest.mark.parametrize("axis", daily(0, of=[0, 1]))
-def test_planes_go_by_in_blocks(axis, monkeypatch):
+@pytest.mark.parametrize("axis, reverse", daily((0, True), of=[(0, False), (0, True), (1, False), (1, True)]))
+def test_planes_go_by_in_blocks(axis, reverse, monkeypatch):
     monkeypatch.setattr("course_lib.kernels.scan.blocks._PLANES", 2 * 8 * 128)
-    x = some((5, 3, 12, 200))
-    for reverse in (False, True):
-        accepted(
-            lambda x, reverse=reverse: scan.cumsum(x, axis, reverse=reverse, blocks=Blocks(bm=32, bn=128)),
-            lambda x, reverse=reverse: scan.reference(x, axis, reverse=reverse),
-            x,
-        )
+    accepted(
+        lambda x: scan.cumsum(x, axis, reverse=reverse, blocks=Blocks(bm=32, bn=128)),
+        lambda x: scan.reference(x, axis, reverse=reverse),
+        some((5, 3, 12, 200)),
+    )
 
 
 @needs_libtpu
-@pytest.mark.parametrize("shape, dtype, most", [((4, 500_000), "float32", 1.15), ((1024, 2048), "bfloat16", 1.15)])
-def test_long_rows_and_bf16_take_the_time_their_bytes_take(shape, dtype, most):
+@pytest.mark.parametrize(
+    "shape, dtype", daily(((4, 500_000), "float32"), of=[((4, 500_000), "float32"), ((1024, 2048), "bfloat16")])
+)
+def test_long_rows_and_bf16_take_the_time_their_bytes_take(shape, dtype):
     """Predicted. Rows used to lie one to a register: 67 times as long for four of a million."""
     x = jax.ShapeDtypeStruct(shape, dtype)
     ideal = 2 * x.size * x.dtype.itemsize / chips.chip("v5e").hbm_bandwidth
-    assert compiler.compile_tpu(scan.cumsum, x).seconds <= most * ideal
+    assert compiler.compile_tpu(scan.cumsum, x).seconds <= 1.15 * ideal
 
 
 def test_gradient_by_four_judges():
     def gradient(fn):
         return lambda x, g: jax.vjp(fn, x)[1](g)[0]
 
-    x = some((150, 300))
+    x = some((40, 140))
     accepted(gradient(lambda x: scan.cumsum(x, blocks=SMALL)), gradient(scan.reference), x, x[::-1])
 
 
 def test_an_infinity_stays_in_its_row_and_what_follows():
-    x = some((20, 300)).at[3, 200].set(jnp.inf)
+    x = some((8, 256)).at[3, 200].set(jnp.inf)
     accepted(scan.cumsum, scan.reference, x)
 
 
+@pytest.mark.sweep  # every day, of fewer numbers, among those of ragged blocks
 def test_sums_are_collected_in_f32():
     """In bf16, 256 + 1 is 256."""
-    x = jnp.ones((128, 1024), jnp.bfloat16)
+    x = jnp.ones((16, 384), jnp.bfloat16)
     accepted(lambda x: scan.cumsum(x, blocks=SMALL), scan.reference, x)
-    assert scan.cumsum(x)[0, -1] == 1024
+    assert scan.cumsum(x)[0, -1] == 384
 
 
 @needs_libtpu
-@pytest.mark.parametrize("axis, reverse", daily((0, False), (-1, True), of=WAYS))
+@pytest.mark.parametrize("axis, reverse", daily((-1, True), of=WAYS))
 def test_large_arrays_are_bound_by_hbm(axis, reverse):
     """Predicted, in f32: within 2 % of the time that reading and writing takes. Everything is moved once."""
     x = jax.ShapeDtypeStruct((8192, 2048), jnp.float32)
@@ -130,7 +128,7 @@ def test_large_arrays_are_bound_by_hbm(axis, reverse):
 
 
 @needs_libtpu
-@pytest.mark.parametrize("shape", [(3, 50_000), (50_000, 3), (9000, 5000)], ids=str)
+@pytest.mark.parametrize("shape", daily([50_000, 3], of=[[3, 50_000], [50_000, 3], [9000, 5000]]), ids=str)
 def test_blocks_chosen_are_legal_and_fit(shape):
     x = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
     for chip in ("v5e", "v5p"):

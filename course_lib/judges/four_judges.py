@@ -17,14 +17,15 @@ JUDGES: dict[str, Callable[[Trial], Verdict]] = {
 NAMES = (*JUDGES, "budget", "device")  # every value of Verdict.judge
 
 
-def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> list[Verdict]:
+def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e", simulate: bool = True) -> list[Verdict]:
     """Return the verdicts of the four judges in order, up to and including the first that refuses.
 
     ``fn(*args)`` and ``reference(*args)`` return the same arrays; ``args`` are concrete arrays. ``chip``: the chip that
-    the compiler compiles for, and whose sizes the function sees while it is traced. Raises ValueError for an argument
-    that is not an array, a reference that does not run with them, and an unknown chip.
+    the compiler compiles for, and whose sizes the function sees while it is traced. ``simulate``: whether the
+    compiler's report has cycles, which takes a second more. Raises ValueError for an argument that is not an array, a
+    reference that does not run with them, and an unknown chip.
     """
-    return asked(Trial(fn, reference, args, chip))
+    return asked(Trial(fn, reference, args, chip, simulate=simulate))
 
 
 def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:

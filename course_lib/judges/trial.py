@@ -28,7 +28,8 @@ class Trial:
     arguments of the same shapes and dtypes; this trial uses its trace and its compiled runs. ``probes``: what scratch
     should hold after some steps, compared if the output is wrong. ``slips``: what likely mistakes would return;
     ``suspects`` makes more of them for a wrong output. ``names``: (name, description) of each output, for messages; ()
-    for "the output". Raises ValueError for an argument that is neither an array nor a number, and for an unknown chip.
+    for "the output". ``simulate``: whether the report has cycles. Raises ValueError for an argument that is neither an
+    array nor a number, and for an unknown chip.
     """
 
     fn: Callable
@@ -40,6 +41,7 @@ class Trial:
     slips: tuple[Slip, ...] = ()
     suspects: Callable[[Finding], Iterable[Suspect]] = lambda found: ()
     names: tuple[tuple[str, str], ...] = ()
+    simulate: bool = True
 
     def __post_init__(self) -> None:
         chips.chip(self.chip)  # raises ValueError for an unknown one
@@ -98,7 +100,8 @@ class Trial:
     @functools.cached_property
     def report(self) -> compiler.Report:
         """The compiler's report on the function. Raises compiler.Unavailable, and what tracing raises."""
-        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip, traced=self.traced.jaxpr)
+        how = {"chip": self.chip, "simulate": self.simulate, "traced": self.traced.jaxpr}
+        return compiler.compile_tpu(self.fn, *self.args, **how)
 
 
 def arrays(args: tuple) -> tuple:

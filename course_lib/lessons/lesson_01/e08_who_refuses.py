@@ -35,7 +35,7 @@ def _who_refuses_total() -> str:
     names = {"jax": jax, "pl": pl}
     exec(TOTAL, names)
     (x,) = arguments(("x: f32[N]",), ({"N": 4096},))[0]
-    verdicts = judges.judge(names["total"], lambda x: x.reshape(4, 1024).sum(axis=0), x)
+    verdicts = judges.judge(names["total"], lambda x: x.reshape(4, 1024).sum(axis=0), x, simulate=False)
     return next((said.judge for said in verdicts if said.passed is False), "none")
 
 
