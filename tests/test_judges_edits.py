@@ -36,7 +36,10 @@ W = jnp.linspace(1, 3, 128, dtype=jnp.float32).reshape(1, 128)
         (lambda x, w: rms(x, 1.0), "the factor weight is left out"),
         (lambda x, w: rms(x, w * w), "the factor weight is used twice"),
         (lambda x, w: rms(x, 1 / w), "divided by weight, and should be multiplied"),
-        (lambda x, w: x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w, "is not divided by 128"),
+        (
+            lambda x, w: x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w,
+            "is not divided by the number of its terms (128 here)",
+        ),
         (
             lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x, 0, keepdims=True) + 1e-6) * w,
             "taken along axis 0, and should",

@@ -10,7 +10,10 @@ _SAID = (
     "A matmul in it has float32 operands and no precision. The simulator multiplies them exactly, but a chip rounds "
     "them to bfloat16, and the reference computes in float32."
 )
-_NEXT = 'ask for precision="highest", which takes several passes of the MXU. jnp.sum adds float32 as it is.'
+_NEXT = (
+    'ask for precision="highest", which takes six passes of the MXU, or do without the product: jnp.sum adds float32 as '
+    "it is."
+)
 
 
 def complaint(trial: judges.Trial) -> tuple[str, str] | None:

@@ -29,7 +29,10 @@ def of(step: Step, steps: Steps, named: Expressions) -> Iterator[Edit]:
 def _changes(step: Step, steps: Steps, named: Expressions) -> Iterator[_Change]:
     if step.name in _BINARY:
         first, second = step.inputs
-        yield from _BINARY[step.name](named(first), named(second), first == second)
+        by = named(second)
+        if is_mean(steps, step):  # with other arguments it is another number
+            by = f"the number of its terms ({by} here)"
+        yield from _BINARY[step.name](named(first), by, first == second)
     elif step.name in FUNCTIONS:
         if step.name == "rsqrt":
             yield from _below_the_root(step, steps)
