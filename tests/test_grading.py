@@ -30,6 +30,7 @@ KERNELS = ["01.1", "01.2", "01.3", "01.4", "01.5"]
 TASKS = graft.course_notebook({"01-1"}).tasks
 IDS = [task.id for task in TASKS]
 MOST = sum(task.points for task in TASKS)
+ALICE = sum(task.points for task in TASKS if task.id in ("01.1", "01.3", "01.11"))
 CELL_TIMEOUT = 60  # seconds; a check that takes 5 s alone has taken 20 s beside three other tests
 CHILD = f"86399.{os.getpid()}"  # seconds: how the child that an answer leaves behind is told from those of other runs
 
@@ -74,8 +75,11 @@ def above_par():
 
 
 def wrong():
+    """01.1, 01.3 and 01.11 are right; 01.6 to 01.10 are blank, which costs no time."""
     return answered(
-        SOLVED,
+        e01_1=OURS["01.1"],
+        e01_3=OURS["01.3"],
+        e01_11=OURS["01.11"],
         e01_2=WRONG["01.2", "computes in float32"],
         e01_4=WRONG["01.4", "comes back to every block"],
         e01_5=WRONG["01.5", "writes to y instead"],
@@ -83,11 +87,15 @@ def wrong():
 
 
 def harmful():
-    """01.2 cannot be interrupted and leaves a process behind, 01.4 ends the kernel; 01.1 is right."""
+    """01.4 ends the kernel, 01.7 cannot be interrupted and leaves a process behind; 01.6 and 01.8 are right.
+
+    All runs again without what has ended it, so these two are answers that need no judge.
+    """
     return answered(
-        e01_1=OURS["01.1"],
-        e01_2=STUBBORN,
         e01_4="import os\n\n\ndef configure(n):\n    os._exit(0)\n",
+        e01_6=OURS["01.6"],
+        e01_7=STUBBORN,
+        e01_8=OURS["01.8"],
     )
 
 
@@ -138,26 +146,21 @@ def forged():
 
 
 def tampered():
+    """The cells of 01.1 to 01.5 are changed; that of 01.7 is split in two; that of 01.8 lost its mark, not its id."""
     nb = answered(
         e01_1="# NBVAL_SKIP\nprint('busy')\n" + OURS["01.1"],
         e01_4="def configure(n:\n    return 1",
         e01_5=USES_HELPER,
+        e01_7="half = 4",
+        e01_8=OURS["01.8"],
         e01_11=above_par(),
     )
+    other = json.loads(json.dumps(cell(nb, "01-7"))) | {"id": "other", "source": "line = 2 * half"}
+    nb["cells"].insert(nb["cells"].index(cell(nb, "01-7")) + 1, other)
+    cell(nb, "01-8")["metadata"] = {}
     cell(nb, "01-2-check")["source"] = ["print('01.2 passed: reference agrees.')"]
     nb["cells"].insert(4, {"cell_type": "code", "id": "extra", "metadata": {}, "source": HELPER})
     nb["cells"] = [c for c in nb["cells"] if c["id"] not in ("01-1-check", "01-3")]
-    return nb
-
-
-def split():
-    """An answer cell that was split in two; another that lost its mark and kept its id."""
-    nb = answered(e01_1=OURS["01.1"].replace("o_ref[...] = ", "total = "))
-    half = json.loads(json.dumps(cell(nb, "01-1")))
-    half |= {"id": "other", "source": "    o_ref[...] = total"}
-    nb["cells"].insert(nb["cells"].index(cell(nb, "01-1")) + 1, half)
-    cell(nb, "01-4")["source"] = OURS["01.4"]
-    cell(nb, "01-4")["metadata"] = {}
     return nb
 
 
@@ -222,7 +225,6 @@ def graded(tmp_path_factory):
         "alice/work": wrong(),
         "bob/work": tampered(),
         "1 harmful": harmful(),
-        "split": split(),
         f"{HOSTILE.replace('/', '')}": forged(),
         "_drafts/skipped": notebook(),
         ".ipynb_checkpoints/skipped": notebook(),
@@ -268,9 +270,9 @@ def test_no_traceback_is_printed(graded):
 
 
 def test_progress_goes_to_stderr(graded):
-    total = 9 + len(MALFORMED)
+    total = 8 + len(MALFORMED)
     assert len(re.findall(rf"^\[[#.]+\] \d+/{total}\b", graded[0].stderr, re.M)) == total
-    assert f"alice/work.ipynb: {MOST - 3} of {MOST} points" in graded[0].stderr
+    assert f"alice/work.ipynb: {ALICE} of {MOST} points" in graded[0].stderr
 
 
 def test_an_empty_notebook_is_not_attempted(rows):
@@ -289,7 +291,7 @@ def test_wrong_answers_are_refused_and_the_rest_passes(rows):
     assert found["01.4"]["message"].startswith("the simulator refused it. With arguments of float32[4096]: ")
     assert found["01.4"]["next"] and f"\nNext: {found['01.4']['next']}" in found["01.4"]["verdict"]
     assert found["01.1"]["message"].startswith("numbers, simulator, races")
-    assert sum(row["points"] for row in found.values()) == MOST - 3
+    assert sum(row["points"] for row in found.values()) == ALICE
 
 
 def test_weights_count_in_the_percent_and_not_in_the_points(graded, rows):
@@ -297,8 +299,8 @@ def test_weights_count_in_the_percent_and_not_in_the_points(graded, rows):
     assert [found[id]["weight"] for id in KERNELS] == [3, 1, 1, 1, 0]
     # 01.1 counts three times and is right; of the three that are wrong, 01.5 does not count.
     data = data_of(graded, "alice/work")
-    assert data["percent"] == round(100 * (MOST - 3 + 2) / (MOST - 1 + 2), 1)
-    assert f"alice/work.ipynb: {MOST - 3} of {MOST} points, {data['percent']:g}% weighted\n" in graded[0].stdout
+    assert data["percent"] == round(100 * (ALICE + 2) / (MOST - 1 + 2), 1)
+    assert f"alice/work.ipynb: {ALICE} of {MOST} points, {data['percent']:g}% weighted\n" in graded[0].stdout
 
 
 @pytest.fixture
@@ -351,8 +353,9 @@ def test_what_an_answer_raises_is_cut_and_cleaned(forged_rows):
 
 def test_what_ends_the_kernel_is_an_error_and_the_rest_goes_on(rows):
     found = rows("1 harmful")
-    assert outcomes(found) == ["passed", "error", "not attempted", "error", "not attempted"]
-    assert found["01.2"]["message"] == f"it ran for more than {CELL_TIMEOUT} s and was stopped."
+    assert outcomes(found) == ["not attempted"] * 3 + ["error", "not attempted"]
+    assert [found[id]["outcome"] for id in ("01.6", "01.7", "01.8")] == ["passed", "error", "passed"]
+    assert found["01.7"]["message"] == f"it ran for more than {CELL_TIMEOUT} s and was stopped."
     assert found["01.4"]["message"] == ("the Python process ended while this ran (os._exit, or out of memory).")
 
 
@@ -404,13 +407,13 @@ def test_a_helper_in_another_cell_is_pointed_out(rows):
 
 
 def test_a_split_answer_is_joined(rows):
-    row = rows("split")["01.1"]
+    row = rows("bob/work")["01.7"]
     assert row["outcome"] == "passed"
     assert row["note"] == "its answer stands in several cells; they were joined"
 
 
 def test_an_answer_is_found_by_its_cell_id_too(rows):
-    assert rows("split")["01.4"]["outcome"] == "passed"
+    assert rows("bob/work")["01.8"]["outcome"] == "passed"
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -450,7 +453,7 @@ def test_every_json_is_as_the_documentation_says(graded):
     text = (ROOT / "docs/grading.md").read_text()
     schema = json.loads(re.search(r"```json\n(\{.*?\n\})\n```", text, re.S)[1])
     files = list(graded[1].rglob("*.json"))
-    assert len(files) == 9 + len(MALFORMED)
+    assert len(files) == 8 + len(MALFORMED)
     for file in files:
         jsonschema.validate(json.loads(file.read_text()), schema)
         assert str(graded[1].parent) not in file.read_text(), "a path of this machine"
@@ -477,15 +480,15 @@ def test_every_notebook_has_a_page(graded):
 
 def test_the_class_is_summed_up(graded):
     said = graded[0].stdout
-    assert f"\n\n{9 + len(MALFORMED)} notebooks, 6 graded. Not graded: " in said
-    assert f"\n01_hello_kernel, 6 notebooks: points median 1 of {MOST}, from 0 to {MOST - 3}.\n" in said
+    assert f"\n\n{8 + len(MALFORMED)} notebooks, 5 graded. Not graded: " in said
+    assert f"\n01_hello_kernel, 5 notebooks: points median 2 of {MOST}, from 0 to {ALICE}.\n" in said
     lines = {line["file"]: line for line in csv.DictReader((graded[1] / "summary.csv").read_text().splitlines())}
-    assert lines["alice/work.ipynb"]["points"] == str(MOST - 3)
+    assert lines["alice/work.ipynb"]["points"] == str(ALICE)
     assert lines["alice/work.ipynb"]["01.4"] == "not yet"
     assert "symbolic link" in lines["link.ipynb"]["error"] and lines["link.ipynb"]["percent"] == ""
     assert "'=1+1.ipynb" in lines, "a spreadsheet would compute it"
     exercise = next(csv.DictReader((graded[1] / "exercises.csv").read_text().splitlines()))
-    assert (exercise["id"], exercise["passed"], exercise["not yet"], exercise["judge"]) == ("01.1", "4", "1", "numbers")
+    assert (exercise["id"], exercise["passed"], exercise["not yet"], exercise["judge"]) == ("01.1", "2", "1", "numbers")
 
 
 @pytest.mark.sweep  # every day they are graded under their own: tests/test_lesson_runs.py

@@ -1,5 +1,6 @@
 """FusedDense beside keras.layers.Dense, its twin: the same numbers, training, files and weights; and our kernels."""
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -401,8 +402,10 @@ def test_sparse_input_is_refused():
 
 
 @pytest.mark.parametrize("mode", daily("int8", of=["int8", "int4", "float8"]))
-def test_quantized_it_is_dense(mode, tmp_path):
+def test_quantized_it_is_dense(mode, tmp_path, monkeypatch):
     """Of a whole model, with Keras' own Dense beside it; and loaded again."""
+    # Keras collects garbage after every weight that it deletes: behind some thousand other tests that takes 4 s.
+    monkeypatch.setattr(gc, "collect", lambda *generation: 0)
     fused, dense = network(FusedDense), network(Dense)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras': "Layer InputLayer does not have a `quantize` method"

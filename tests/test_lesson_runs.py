@@ -117,8 +117,10 @@ def test_nbval_finds_what_is_stored(stem, tmp_path):
 
 @needs_libtpu
 def test_nbval_finds_what_differs(tmp_path):
-    """The first lesson, with another line stored below every check except the last."""
+    """The first lesson up to its third check, with another line stored below every check except the last."""
     notebook = nbformat.read(ROOT / f"solutions/{LESSONS[0]}.ipynb", 4)
+    last = [n for n, cell in enumerate(notebook.cells) if is_check(cell)][2]  # the later ones are found as these are
+    del notebook.cells[last + 1 :]
     found = [cell for cell in notebook.cells if is_check(cell)]
     for cell in found[:-1]:
         cell.outputs[0].data = {kind: text.replace("passed", "Passed") for kind, text in cell.outputs[0].data.items()}

@@ -55,6 +55,11 @@ HAS_RUN = f"""([id, before]) => {{
 }}"""
 
 IS_DRAWN = """(id) => document.querySelector(`[data-course-cell="${id}"]`).innerText.trim() !== ''"""
+# Tests kill the compiler while it is asked about an exercise: there it must be asked at every check.
+ASKS_EVERY_TIME = """import os
+if os.path.basename(os.getcwd()) == "exercises":
+    os.environ["COURSE_CACHE"] = "0"
+"""
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -246,7 +251,13 @@ def _serve(course: Path, home: Path) -> Iterator[tuple[psutil.Popen, int, str]]:
     env |= {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "JUPYTER_CONFIG_DIR": str(config)}
     env |= {"JUPYTER_DATA_DIR": str(home / "data"), "JUPYTER_RUNTIME_DIR": str(home / "runtime")}
     env |= {"JUPYTER_TOKEN": token, "PORT": str(port), "BROWSER": "none"}
-    env |= {"COURSE_CACHE": "0"}  # tests kill the compiler at work, so it must be asked at every check
+    # What this session has compiled before is true here as well, and the next to compile it may have it from here.
+    kept = ("COURSE_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_DISABLE_MOST_OPTIMIZATIONS")
+    kept += ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",)
+    env |= {name: os.environ[name] for name in kept if name in os.environ}
+    startup = home / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "asks_every_time.py").write_text(ASKS_EVERY_TIME)
     with log.open("w") as out:
         command = ["sh", str(course / "tools" / "lab.sh"), "venv"]
         server = psutil.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
