@@ -47,6 +47,11 @@ def block_in_smem(x):
     return pl.pallas_call(copy, out_shape=x, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)])(x)
 
 
+def copy_of_a_few_rows(x_ref, o_ref):
+    """Of large blocks the compiler has less to do with it than with a copy of all."""
+    o_ref[:8] = x_ref[:8]
+
+
 HALF = Shape((4608, 4096), jnp.float32)
 BIG = Shape((8192, 8192), jnp.float32)
 
@@ -81,9 +86,12 @@ FAILURES = {
         compiled(call(copy, block=(512, 8192), grid=(16,), index_map=lambda i: (i, 0)), BIG),
         "The kernel needs 64.00 MiB of VMEM, and a kernel may use 16.00 MiB.",
     ),
-    "vmem-physical": (compiled(call(copy), HALF), "The kernel needs 144.00 MiB of VMEM, and the chip has 128.00 MiB."),
+    "vmem-physical": (
+        compiled(call(copy_of_a_few_rows), HALF),
+        "The kernel needs 144.00 MiB of VMEM, and the chip has 128.00 MiB.",
+    ),
     "vmem-buffer": (
-        compiled(call(copy), BIG),
+        compiled(call(copy_of_a_few_rows), BIG),
         "The block of input 0, f32[8192,8192], alone needs 256.00 MiB of VMEM, and the chip has 128.00 MiB.",
     ),
     "vmem-buffer, scratch": (

@@ -108,35 +108,42 @@ MORE_SLIPS = {
 }
 
 
+# Every day one slip of the mask under each reference but one; those of the recurrence are in the zoo every day.
 @pytest.mark.parametrize(
     "reference, says",
-    daily(*zip(REFERENCES, SLIPS, strict=True), of=[(reference, says) for reference in REFERENCES for says in SLIPS]),
+    daily(
+        *list(zip(REFERENCES, SLIPS, strict=True))[1:],
+        of=[(reference, says) for reference in REFERENCES for says in SLIPS],
+    ),
 )
 def test_slips_are_found_whatever_the_reference_looks_like(reference, says):
     said = judges.numbers_judge(partial(streaming, **SLIPS[says]), REFERENCES[reference], *ARGS)
     assert said.passed is False and says in said.message, said.message
 
 
-@pytest.mark.parametrize("says", MORE_SLIPS)
+# One before the softmax and one behind it; the others are the same two in other places.
+@pytest.mark.parametrize("says", daily("of each block, 32 x 32, are k @ q.T", "acc is not divided by l", of=MORE_SLIPS))
 def test_slips_around_the_two_matmuls_are_found(says):
     said = judges.numbers_judge(partial(streaming, **MORE_SLIPS[says]), by_hand, *ARGS)
     assert said.passed is False and says in said.message, said.message
 
 
-@pytest.mark.parametrize(
-    "says", ["k and v are exchanged", "v is read where k should be", "scores are multiplied by sqrt"]
-)
+OTHERS = {
+    "k and v are exchanged": lambda q, k, v: streaming(q, v, k),
+    "v is read where k should be": lambda q, k, v: streaming(q, v, v),
+    "scores are multiplied by sqrt": partial(streaming, scores=lambda s: 24 * s),
+}
+
+
+@pytest.mark.parametrize("says", daily("v is read where k should be", "scores are multiplied by sqrt", of=OTHERS))
 def test_other_arguments_and_another_scale_are_found(says):
-    wrong = {
-        "k and v are exchanged": lambda q, k, v: streaming(q, v, k),
-        "v is read where k should be": lambda q, k, v: streaming(q, v, v),
-        "scores are multiplied by sqrt": partial(streaming, scores=lambda s: 24 * s),
-    }
-    said = judges.numbers_judge(wrong[says], by_hand, *ARGS)
+    said = judges.numbers_judge(OTHERS[says], by_hand, *ARGS)
     assert said.passed is False and says in said.message, said.message
 
 
-@pytest.mark.parametrize("what, dtype", [("scores", "bfloat16"), ("weights", "float32")])
+@pytest.mark.parametrize(
+    "what, dtype", daily(("weights", "float32"), of=[("scores", "bfloat16"), ("weights", "float32")])
+)
 def test_what_is_rounded_on_the_way_is_refused(what, dtype):
     """To bf16 and back, of which XLA for the CPU would make nothing, and the chip does it."""
     args = [x.astype(dtype) for x in ARGS]
@@ -165,16 +172,18 @@ def test_a_factor_that_is_rounded_is_named_and_a_reference_may_say_so():
     assert judges.numbers_judge(kernel, meant, x, y).passed
 
 
-def test_what_is_wrong_in_another_way_is_no_slip():
-    def three_percent_more(q, k, v):
-        return streaming(q, k, v) * 1.03
+def three_percent_more(q, k, v):
+    return streaming(q, k, v) * 1.03
 
-    def of_other_queries(q, k, v):
-        return streaming(jnp.roll(q, 1, axis=2), k, v)
 
-    for fn in (three_percent_more, of_other_queries):
-        said = judges.numbers_judge(fn, by_hand, *ARGS)
-        assert said.passed is False and "known slip" not in said.message, said.message
+def of_other_queries(q, k, v):
+    return streaming(jnp.roll(q, 1, axis=2), k, v)
+
+
+@pytest.mark.parametrize("fn", daily(of_other_queries, of=[three_percent_more, of_other_queries]))
+def test_what_is_wrong_in_another_way_is_no_slip(fn):
+    said = judges.numbers_judge(fn, by_hand, *ARGS)
+    assert said.passed is False and "known slip" not in said.message, said.message
 
 
 SCORES = jnp.asarray(normal(2, 5, 40, seed=4) * 3)
@@ -258,10 +267,12 @@ BACKWARDS = {
 }
 
 
+# Every day the right one and a wrong one; the zoo has one more without its delta.
 @pytest.mark.parametrize(
     "reference, says",
     daily(
-        *zip([*REFERENCES, "ours"], BACKWARDS, strict=True),
+        ("jax.nn", ""),
+        ("ours", "dq is not multiplied by the scale, 1 / sqrt(24)"),
         of=[(reference, says) for reference in REFERENCES for says in BACKWARDS],
     ),
 )

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from sweeps import daily
 
 from course_lib import judges
 
@@ -30,27 +31,30 @@ X = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128) / 100 + 1
 W = jnp.linspace(1, 3, 128, dtype=jnp.float32).reshape(1, 128)
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    (
-        (lambda x, w: rms(x, 1.0), "the factor weight is left out"),
-        (lambda x, w: rms(x, w * w), "the factor weight is used twice"),
-        (lambda x, w: rms(x, 1 / w), "divided by weight, and should be multiplied"),
-        (
-            lambda x, w: x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w,
-            "is not divided by the number of its terms (128 here)",
-        ),
-        (
-            lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x, 0, keepdims=True) + 1e-6) * w,
-            "taken along axis 0, and should",
-        ),
-        (lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x) + 1e-6) * w, "taken over all axes, and should"),
-        (lambda x, w: x * jax.lax.rsqrt(jnp.var(x, 1, keepdims=True) + 1e-6) * w, "this is the variance of x"),
-        (lambda x, w: rms(x - jnp.mean(x, 1, keepdims=True), w), "the mean of x is subtracted first"),
+ANOTHER = {
+    "the factor weight is left out": lambda x, w: rms(x, 1.0),
+    "the factor weight is used twice": lambda x, w: rms(x, w * w),
+    "divided by weight, and should be multiplied": lambda x, w: rms(x, 1 / w),
+    "is not divided by the number of its terms": lambda x, w: (
+        x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w
     ),
+    "taken along axis 0, and should": lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x, 0, keepdims=True) + 1e-6) * w,
+    "taken over all axes, and should": lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x) + 1e-6) * w,
+    "this is the variance of x": lambda x, w: x * jax.lax.rsqrt(jnp.var(x, 1, keepdims=True) + 1e-6) * w,
+    "the mean of x is subtracted first": lambda x, w: rms(x - jnp.mean(x, 1, keepdims=True), w),
+}
+# Every day one of a factor, of a divisor, of axes, and of what is put in another's place.
+DAILY = (
+    "divided by weight, and should be multiplied",
+    "is not divided by the number of its terms",
+    "taken over all axes, and should",
+    "this is the variance of x",
 )
-def test_an_operation_that_is_another(body, says):
-    assert says in said_of(body, rms, X, W)
+
+
+@pytest.mark.parametrize("says", daily(*DAILY, of=ANOTHER))
+def test_an_operation_that_is_another(says):
+    assert says in said_of(ANOTHER[says], rms, X, W)
 
 
 def test_nothing_is_said_of_a_right_kernel_or_of_another_slip():

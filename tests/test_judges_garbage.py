@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 
 from course_lib import judges
 
@@ -40,30 +41,33 @@ def verdict(keep, rows=16, of=lambda x: x):
     return judges.judge(row_sums(keep), lambda x: of(x).sum(axis=1, keepdims=True), x)[-1]
 
 
-@pytest.mark.parametrize(
-    "keep",
-    [jnp.nan_to_num, lambda x: jnp.where(x == x, x, 0), lambda x: jnp.where(jnp.isnan(x), 0, x)],
-    ids=["nan_to_num", "x == x", "isnan"],
-)
-def test_garbage_told_by_its_being_nan(keep):
-    said = verdict(keep)
+BY_NAN = {
+    "nan_to_num": jnp.nan_to_num,
+    "x == x": lambda x: jnp.where(x == x, x, 0),
+    "isnan": lambda x: jnp.where(jnp.isnan(x), 0, x),
+}
+
+
+@pytest.mark.parametrize("name", daily("nan_to_num", "x == x", of=BY_NAN))
+def test_garbage_told_by_its_being_nan(name):
+    said = verdict(BY_NAN[name])
     assert said.judge == "simulator" and said.passed is False
     assert "With 1234.5 there instead, its results are wrong" in said.message and "by where it lies" in said.next
 
 
-@pytest.mark.parametrize(
-    "keep, filling",
-    [
-        (lambda x: jnp.where(x > 0, x, 0), "inf"),
-        (lambda x: jnp.where(x >= 1, x, 0), "inf"),
-        (lambda x: jnp.where(x < 7, 1.0, 0), "-inf"),
-        (lambda x: jnp.where((x > 10) & (x < 1e6), x, 0), "2400"),  # the middle one of the data
-        (lambda x: jnp.where(x == 7, x, 0), "7"),
-        (lambda x: jnp.where(x.astype(jnp.int32) > 5, 1.0, 0), "inf"),
-    ],
-    ids=["> 0", ">= 1", "< 7", "between two", "== 7", "converted to integers"],
-)
-def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(keep, filling):
+COMPARED = {
+    "> 0": (lambda x: jnp.where(x > 0, x, 0), "inf"),
+    ">= 1": (lambda x: jnp.where(x >= 1, x, 0), "inf"),
+    "< 7": (lambda x: jnp.where(x < 7, 1.0, 0), "-inf"),
+    "between two": (lambda x: jnp.where((x > 10) & (x < 1e6), x, 0), "2400"),  # the middle one of the data
+    "== 7": (lambda x: jnp.where(x == 7, x, 0), "7"),
+    "converted to integers": (lambda x: jnp.where(x.astype(jnp.int32) > 5, 1.0, 0), "inf"),
+}
+
+
+@pytest.mark.parametrize("name", daily("< 7", "between two", "== 7", "converted to integers", of=COMPARED))
+def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(name):
+    keep, filling = COMPARED[name]
     said = verdict(keep, of=keep)
     assert said.judge == "simulator" and said.passed is False
     assert f"wrong with {filling} past the end of the array that x_ref reads" in said.message
@@ -144,16 +148,15 @@ def test_a_quotient_of_zeros_is_not_garbage_that_got_through():
     assert said.judge == "numbers" and "computes that NaN itself" in said.message
 
 
-@pytest.mark.parametrize(
-    "keep",
-    [
-        lambda x: jnp.where(column(x) < COLUMNS, x, 0),
-        lambda x: jnp.where((column(x) < COLUMNS) & jnp.isfinite(x), x, 0),
-    ],
-    ids=["where", "where, and finite"],
-)
-def test_a_mask_by_the_index_is_right(keep):
-    assert verdict(keep).passed is not False
+MASKS = {
+    "where": lambda x: jnp.where(column(x) < COLUMNS, x, 0),
+    "where, and finite": lambda x: jnp.where((column(x) < COLUMNS) & jnp.isfinite(x), x, 0),
+}
+
+
+@pytest.mark.parametrize("name", daily("where", of=MASKS))  # beside x > 0, above, stands for beside isfinite
+def test_a_mask_by_the_index_is_right(name):
+    assert verdict(MASKS[name]).passed is not False
 
 
 def test_of_two_ragged_axes_the_one_that_is_summed_over_is_blamed():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from sweeps import daily
 
 from course_lib import judges
 
@@ -50,19 +51,18 @@ def test_the_number_of_turns_may_be_a_size_too():
     assert "128 is written in. With 300 in its place" in said(mean).message.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    "mean",
-    [
-        lambda x: jnp.sum(x, axis=1, keepdims=True) / 300 + 16,  # the number is right, and something else is wrong
-        lambda x: jnp.sum(x, axis=1, keepdims=True) / 150 - 64,
-        lambda x: 64 * row_means(x),  # no size makes it right
-        lambda x: jnp.sum(x, axis=1, keepdims=True) / 3,  # too small to be taken for a size
-        lambda x: jnp.max(x, axis=1, keepdims=True),
-    ],
-    ids=["added", "both", "scaled", "small", "maximum"],
-)
-def test_nothing_is_said_of_other_numbers(mean):
-    verdict = said(mean)
+OTHER_NUMBERS = {
+    "added": lambda x: jnp.sum(x, axis=1, keepdims=True) / 300 + 16,  # its size is right, and something else is wrong
+    "both": lambda x: jnp.sum(x, axis=1, keepdims=True) / 150 - 64,
+    "scaled": lambda x: 64 * row_means(x),  # no size makes it right
+    "small": lambda x: jnp.sum(x, axis=1, keepdims=True) / 3,  # too small to be taken for a size
+    "maximum": lambda x: jnp.max(x, axis=1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", daily("added", "scaled", "small", of=OTHER_NUMBERS))
+def test_nothing_is_said_of_other_numbers(name):
+    verdict = said(OTHER_NUMBERS[name])
     assert verdict.passed is False and "written in" not in verdict.message
 
 

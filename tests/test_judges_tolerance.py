@@ -39,7 +39,7 @@ def product_in_bf16(x, y):
     return jnp.dot(x, y, preferred_element_type=jnp.float32).astype(jnp.bfloat16)
 
 
-@pytest.mark.parametrize("depth", [128, 512, 2048])
+@pytest.mark.parametrize("depth", daily(512, of=[128, 512, 2048]))
 def test_any_order_of_a_float32_sum_is_right_and_a_bfloat16_sum_is_wrong(depth):
     x, y = normal(32, depth), normal(depth, 32)
     for chunk in (32, 128):
@@ -54,7 +54,7 @@ def test_a_bfloat16_accumulator_is_wrong_even_where_the_result_is_bfloat16():
     assert share_right(chunked_product(x, y, 128, jnp.bfloat16), product_in_bf16, x, y) < 0.95
 
 
-@pytest.mark.parametrize("depth", [512, 4096])
+@pytest.mark.parametrize("depth", daily(512, of=[512, 4096]))
 def test_one_bfloat16_pass_is_wrong_for_float32_and_right_on_a_chip_that_does_it_by_default(depth):
     x, y = normal(16, depth), normal(depth, 16)
     one_pass = product_in_f32(x.astype(jnp.bfloat16), y.astype(jnp.bfloat16))

@@ -86,7 +86,7 @@ def kernels_in(fn, *args, chip="v5e") -> int:
 def test_on_a_cpu_it_is_the_reference_and_for_a_tpu_a_kernel(name, dtype, rank):
     ours, theirs = (transformed(fn, name, dtype) for fn in functions(name))
     x = array(name, dtype, rank)
-    got, want = jax.jit(ours)(x), jax.jit(theirs)(x)
+    got, want = jax.jit(lambda x: (ours(x), theirs(x)))(x)  # one program takes XLA less than two
     for found, wanted in zip(*map(jax.tree.leaves, (got, want)), strict=True):
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
         found, wanted = np.float32(found), np.float32(wanted)
@@ -95,7 +95,7 @@ def test_on_a_cpu_it_is_the_reference_and_for_a_tpu_a_kernel(name, dtype, rank):
     assert kernels_in(ours, x) >= len(got)
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", daily(*NAMES, of=OPS))
 def test_a_rule_tells_the_results_that_plain_jax_has(name):
     """Their shapes and dtypes are not found by tracing plain JAX, and are the same."""
     for dtype in OPS[name].dtypes:

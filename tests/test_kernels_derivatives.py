@@ -35,23 +35,23 @@ def kernels_on_a_tpu(fn, x) -> int:
         return jax.jit(fn).trace(x).lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom_call")
 
 
+def assert_same(change, fn, reference, x):
+    fn, reference = change(fn), change(reference)
+    found, wanted = jax.jit(lambda x: (fn(x), reference(x)))(x)  # one program takes XLA less than two
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
+
+
 @pytest.mark.parametrize("family, op", daily(*{family: (family, op) for family, op in OPS}.values(), of=OPS))
 def test_second_derivatives_are_jaxs_own_and_keep_the_kernels(family, op):
     """A program with the second derivative has the kernels of the first, and of the op itself."""
     fn, reference, x = op_and_reference(family, op)
-    found, wanted = jax.jit(second(fn))(x), jax.jit(second(reference))(x)
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
+    assert_same(second, fn, reference, x)
     assert kernels_on_a_tpu(second(fn), x) >= kernels_on_a_tpu(jax.grad(squares(fn)), x) >= kernels_on_a_tpu(fn, x) > 0
 
 
 def along(fn):
     """The derivative along one tangent, forwards."""
     return lambda x: jax.jvp(fn, (x,), (jnp.cos(3 * x),))[1]
-
-
-def assert_same(change, fn, reference, x):
-    found, wanted = jax.jit(change(squares(fn)))(x), jax.jit(change(squares(reference)))(x)
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def assert_same(change, fn, reference, x):
 def test_forwards_and_forwards_over_reverse(family, op):
     """What jax.custom_vjp would refuse; and the kernels of the gradient are still there."""
     fn, reference, x = op_and_reference(family, op)
-    for change in (lambda f: along(along(f)), lambda f: along(jax.grad(f))):
+    for change in (lambda f: along(along(squares(f))), lambda f: along(jax.grad(squares(f)))):
         assert_same(change, fn, reference, x)
     assert kernels_on_a_tpu(along(jax.grad(squares(fn))), x) >= kernels_on_a_tpu(fn, x) > 0
 
@@ -75,10 +75,10 @@ def test_forwards_and_forwards_over_reverse(family, op):
 @pytest.mark.parametrize("family, op", daily(("softmax", "softmax"), of=OPS))
 @pytest.mark.parametrize("change", [jax.hessian, lambda f: jax.grad(along(f))], ids=["hessian", "gradient of jvp"])
 def test_hessians_and_reverse_over_forwards(family, op, change):
-    assert_same(change, *op_and_reference(family, op))
+    assert_same(lambda f: change(squares(f)), *op_and_reference(family, op))
 
 
-@pytest.mark.parametrize("family, op", daily(("norm", "layer_norm"), ("linear", "linear"), of=OPS))
+@pytest.mark.parametrize("family, op", daily(("norm", "layer_norm"), of=OPS))
 def test_eagerly_and_behind_a_checkpoint_they_are_the_same(family, op):
     fn, reference, x = op_and_reference(family, op)
     wanted = jax.jit(second(reference))(x)

@@ -1,11 +1,12 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-Every day those that run no kernel are tried, and of those with kernels the first in each lesson for each judge; the
-others are a sweep. That our own answers pass is seen where the solutions are built (test_notebooks.py).
+Every day those that run no kernel are tried, and of those with kernels one in each lesson, chosen so that every judge
+has one; the others are a sweep. That our own answers pass is seen where the solutions are built (test_notebooks.py).
 """
 
 import collections
 import functools
+import math
 import re
 
 import lesson_files
@@ -22,15 +23,28 @@ from course_lib.checks.kinds import JUDGED
 KERNELS = {task.id for task in TASKS if task.kind in JUDGED}
 
 
+WITH_KERNELS = {stem: [c.metadata for c in mutants(stem) if c.metadata["answer"] in KERNELS] for stem in LESSONS}
+
+
+def chosen_daily():
+    """In each lesson one wrong answer with a kernel: the rarest judge's that has none yet, or else the first."""
+    times = collections.Counter(cell["judge"] for cells in WITH_KERNELS.values() for cell in cells)
+    for cells in filter(None, WITH_KERNELS.values()):
+        cell = min(cells, key=lambda cell: times[cell["judge"]])
+        times[cell["judge"]] = math.inf
+        yield cell["answer"], cell["name"]
+
+
+DAILY = set(chosen_daily())
+
+
 def cases(stem):
     """A case for every wrong answer of a lesson: (its stem, the cell)."""
-    seen = set()  # judges
     for cell in mutants(stem):
-        id, judge = cell.metadata["answer"], cell.metadata["judge"]
+        id, name, judge = (cell.metadata[key] for key in ("answer", "name", "judge"))
         marks = [needs_libtpu] if judge == "compiler" else []
-        marks += [pytest.mark.sweep] if id in KERNELS and judge in seen else []
-        seen |= {judge} if id in KERNELS else set()
-        yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
+        marks += [pytest.mark.sweep] if id in KERNELS and (id, name) not in DAILY else []
+        yield pytest.param(stem, cell, id=f"{id}: {name}", marks=marks)
 
 
 MUTANTS = [case for stem in LESSONS for case in cases(stem)]
@@ -87,6 +101,11 @@ def test_mutant_is_refused(stem, cell):
     assert said.outcome == "not yet", str(said)
     assert said.judge == cell.metadata["judge"], str(said)
     assert re.search(cell.metadata["says"], str(said)), str(said)
+
+
+def test_every_day_each_judge_refuses_one():
+    judged = {(cell["answer"], cell["name"]): cell["judge"] for cells in WITH_KERNELS.values() for cell in cells}
+    assert {judged[name] for name in DAILY} == set(judged.values())
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)

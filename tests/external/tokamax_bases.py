@@ -32,6 +32,16 @@ def test_base(op: str) -> types.ModuleType:
             del sys.modules[name]
 
 
+def inherited(base: type, name: str):
+    """A test of ``base`` as a method of a subclass's own, which may have marks of its own."""
+
+    def method(self):
+        getattr(base, name)(self)
+
+    method.__name__ = name
+    return method
+
+
 def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = (), *, daily: tuple[str, ...]) -> dict:
     """For a subclass of ``base`` its tests whose names begin with ``wanted``, ``but`` these; None for the others.
 
@@ -40,11 +50,7 @@ def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = (), *, dai
     methods, names = {}, [name for name in dir(base) if name.startswith("test")]
     turn = share(names, one_in=1 if EVERYTHING else 3)
     for name in names:
-
-        def method(self, name=name):
-            getattr(base, name)(self)
-
-        method.__name__ = name
+        method = inherited(base, name)
         known = name.startswith(wanted) and not name.startswith(but or ("-",)) and (name in daily or name in turn)
         methods[name] = (method if name in daily else pytest.mark.sweep(method)) if known else None
     assert set(daily) <= {name for name, method in methods.items() if method}, "a case is called otherwise now"
