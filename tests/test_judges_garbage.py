@@ -38,7 +38,7 @@ def column(x, axis=1):
 def verdict(keep, rows=16, of=lambda x: x):
     """What the judges say of the sum of ``keep``, where that of ``of`` is asked for."""
     x = jnp.arange(float(rows * COLUMNS)).reshape(rows, COLUMNS)
-    return judges.judge(row_sums(keep), lambda x: of(x).sum(axis=1, keepdims=True), x)[-1]
+    return judges.judge(row_sums(keep), lambda x: of(x).sum(axis=1, keepdims=True), x, simulate=False)[-1]
 
 
 BY_NAN = {
@@ -95,7 +95,7 @@ def test_integers_that_neither_the_largest_nor_the_smallest_one_shows():
         )(x)
 
     x = 3 + jnp.arange(20 * 128).reshape(20, 128)
-    said = judges.judge(count, lambda x: jnp.sum((x > 0) & (x < 999), axis=0, keepdims=True), x)[-1]
+    said = judges.judge(count, lambda x: jnp.sum((x > 0) & (x < 999), axis=0, keepdims=True), x, simulate=False)[-1]
     assert said.judge == "simulator" and "wrong with the integer 3 past the end" in said.message
     assert "compare the index with the length" in said.next
 

@@ -321,6 +321,11 @@ def add_and_norm(x, r, weight):
 # +    def kernel(x_ref, r_ref, weight_ref, s_ref, o_ref):
 
 
+# %% answer="09.6" name="norms x alone" judge="numbers" says="known\\s+slip:\\s+the\\s+term\\s+r\\s+is\\s+left\\s+out"
+# -        s = s_ref[...].astype(jnp.float32)
+# +        s = x_ref[...].astype(jnp.float32)
+
+
 # %% answer="09.6" name="columns in blocks" judge="numbers" says="(?s)depends on 2\\s+blocks: .0, 0. and .0, 1.*a whole row"
 # -    block = pl.BlockSpec((rows, n), lambda i: (i, 0))
 # +    block = pl.BlockSpec((rows, 128), lambda i, j: (i, j))

@@ -66,6 +66,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     patterns.another_output,
     patterns.transposed,
     reference_edits.slip,
+    argument_slips.of_one_output,
     precision.through_float32,
     precision.wrapped,
     precision.narrowed,

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.slips.slip import Suspect
@@ -19,14 +20,34 @@ _LOOK = "compare the order of the arguments with that of in_specs, and with the 
 
 
 def slip(found: Finding) -> Complaint | None:
-    """Report that the output is right for other arguments: exchanged, or one of them in the place of another."""
+    """Report that the outputs are right for other arguments: exchanged, or one of them in the place of another."""
+    told = ((suspect, slips.said_of(found, suspect)) for suspect in _suspects(found))
+    return next((said for suspect, said in told if said and not _changes_another(found, suspect)), None)
+
+
+def of_one_output(found: Finding) -> Complaint | None:
+    """Report the same where another output is not as it would be: a kernel may read an argument in several places."""
+    return next((said for suspect in _suspects(found) if (said := slips.said_of(found, suspect))), None)
+
+
+def _changes_another(found: Finding, suspect: Suspect) -> bool:
+    """Whether another output of the function is not what the slip would make of it."""
+    try:
+        got = found.run(found.args)
+        slipped = [np.asarray(leaf) for leaf in jax.tree.leaves(suspect.value(*suspect.args))]
+        return not all(
+            slips.alike(ours, theirs)
+            for number, (ours, theirs) in enumerate(zip(got, slipped, strict=True))
+            if number != found.number
+        )
+    except Exception:  # it cannot be run again, so this is unknown
+        return False
+
+
+def _suspects(found: Finding) -> Iterator[Suspect]:
     leaves = jax.tree.leaves(found.args)
     if found.is_called or len(leaves) > _MOST_ARGUMENTS or sum(a.size for a in leaves) > _MOST_ELEMENTS:
-        return None
-    return next((said for suspect in _suspects(found, leaves) if (said := slips.said_of(found, suspect))), None)
-
-
-def _suspects(found: Finding, leaves: list) -> Iterator[Suspect]:
+        return
     tree, names = jax.tree.structure(found.args), [argument_name(found, n) for n in range(len(leaves))]
     alike = [
         (a, b)

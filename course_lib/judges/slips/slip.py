@@ -80,7 +80,7 @@ def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
     """Report the slip if the output is what it gives, and clearly not what is expected."""
     try:
         value = _of_output(suspect.value(*suspect.args), found)
-        if value is None or not _alike(found.got, value) or not _closer(found, value):
+        if value is None or not alike(found.got, value) or not _closer(found, value):
             return None
         same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
         if same and np.isnan(value.astype(np.float64)[found.wrong]).all() and found.is_nan_by_garbage:
@@ -99,7 +99,7 @@ def _of_output(value, found: Finding) -> np.ndarray | None:
     return array if array is not None and array.shape == found.got.shape else None
 
 
-def _alike(got: np.ndarray, value: np.ndarray) -> bool:
+def alike(got: np.ndarray, value: np.ndarray) -> bool:
     """Whether the two are so close that a bound is worth computing."""
     g, v = got.astype(np.float64), value.astype(np.float64)
     if not np.array_equal(np.isfinite(g), np.isfinite(v)):
