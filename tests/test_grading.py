@@ -491,7 +491,7 @@ def test_the_class_is_summed_up(graded):
     assert (exercise["id"], exercise["passed"], exercise["not yet"], exercise["judge"]) == ("01.1", "2", "1", "numbers")
 
 
-@pytest.mark.sweep  # every day they are graded under their own: tests/test_lesson_runs.py
+@pytest.mark.sweep  # every day some of them are graded above, and one of each kind in the box
 def test_our_solutions_pass_under_another_name(tmp_path):
     shutil.copy(SOLVED, tmp_path / "my homework (2).ipynb")
     done = grade("my homework (2).ipynb", "--out", "reports", cwd=tmp_path)

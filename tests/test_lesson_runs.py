@@ -36,7 +36,7 @@ def is_check(cell):
 # Graded, as `make grade` grades them
 
 
-@pytest.mark.sweep  # every day test_grading_box.py grades the first lesson's answers, and test_grading.py wrong ones
+@pytest.mark.sweep  # every day test_grading_box.py grades an answer of each kind, and test_grading.py wrong ones
 @pytest.mark.parametrize("stem", share(LESSONS, one_in=4))  # test_grading_box.py grades all of them, in a box
 def test_our_own_answers_are_graded_to_full_marks(stem):
     graded = grade(ROOT / f"solutions/{stem}.ipynb", cell_timeout=120)

@@ -268,10 +268,15 @@ def test_what_is_not_legal_is_said_and_mended(open_plot):
         assert state(page)["m"] == 5120
 
 
-def beside(one: list, other: list) -> bool:
-    """Whether a level or an upright line keeps two shapes apart: mostly there is one, and it is quickly found."""
-    spans = [(min(values), max(values)) for shape in (one, other) for values in zip(*shape, strict=True)]
-    return any(a[1] <= b[0] or b[1] <= a[0] for a, b in (spans[::2], spans[1::2]))
+def box(shape: list) -> tuple[float, float, float, float]:
+    """Left, right, top and bottom."""
+    across, down = zip(*shape, strict=True)
+    return min(across), max(across), min(down), max(down)
+
+
+def beside(one: tuple, other: tuple) -> bool:
+    """Whether a level or an upright line keeps two boxes apart: mostly there is one, and it is quickly found."""
+    return one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]
 
 
 @pytest.mark.parametrize("wide", [700, 420])
@@ -288,8 +293,9 @@ def test_no_words_lie_on_others_or_on_a_mark(browser, wide):
         drawn = page.evaluate(SHAPES, states)
     for settings, shapes in zip(states, drawn, strict=True):
         assert sum(bool(words) for words, _ in shapes) > 10
-        for (ours, one), (theirs, other) in itertools.combinations(shapes, 2):
-            assert not ours + theirs or beside(one, other) or apart(one, other), (settings, ours, theirs)
+        boxed = [(words, shape, box(shape)) for words, shape in shapes]
+        for (ours, one, a), (theirs, other, b) in itertools.combinations(boxed, 2):
+            assert beside(a, b) or not ours + theirs or apart(one, other), (settings, ours, theirs)
 
 
 @pytest.mark.parametrize("width", [500, 700, 1200])
