@@ -213,6 +213,12 @@ def test_import_keras_works_in_this_environment(tmp_path):
     assert out.stdout == "jax\n", out.stderr
 
 
+def test_a_notebook_is_read_without_a_grammar():
+    """From 4.25 on jsonschema compiles one when it is imported: 2 s, wherever a notebook is opened, run or graded."""
+    command = [sys.executable, "-c", "import nbformat, sys; print('lark' in sys.modules)"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_what_setup_itself_writes_is_brought_up_to_date(setup, place):
     setup()
     with open(place / "tools/setup.sh", "a") as file:
