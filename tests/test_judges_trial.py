@@ -100,14 +100,14 @@ def test_an_exercise_is_traced_once_a_shape(counted):
     assert counted["traces"] == len(shapes) < counted["references"] == len(task.arguments())
 
 
-def test_garbage_that_is_a_number_is_not_run_with_what_was_compiled_for_nan(counted):
+def test_what_was_compiled_for_nan_runs_with_other_garbage_too(counted):
     x = jnp.arange(16.0 * 300).reshape(16, 300)
     before = judges.Trial(row_sums(jnp.nan_to_num), lambda x: x.sum(axis=1, keepdims=True), (x,))
     assert judges.JUDGES["numbers"](before).passed
-    for _ in range(2):  # the second time both runs are compiled, that of NaN and that of other garbage
+    for _ in range(2):  # the second time it is compiled
         said = judges.JUDGES["simulator"](dataclasses.replace(before, like=before))
         assert said.passed is False and "With 1234.5 there instead" in said.message
-        assert (counted["traces"], counted["compiled runs"]) == (1, 3)
+        assert (counted["traces"], counted["compiled runs"]) == (1, 2)
 
 
 def test_another_chip_is_another_trace():
