@@ -1,6 +1,6 @@
 """A kernel that is called with two grids, one after the other, knows each of them."""
 
-import contextvars
+from concurrent.futures import ThreadPoolExecutor
 
 import jax.numpy as jnp
 import pytest
@@ -31,11 +31,11 @@ def test_num_programs_is_that_of_the_call(first, second):
 
 
 def test_threads_may_leave_their_chips_in_any_order():
-    first, second = chips.chip("v5e").target(), chips.chip("v6e").target()
-    both = [contextvars.copy_context() for _ in range(2)]  # as two threads have them
-    both[0].run(first.__enter__)
-    both[1].run(second.__enter__)
-    both[0].run(first.__exit__, None, None, None)
-    both[1].run(second.__exit__, None, None, None)
+    chip = [chips.chip(name).target() for name in ("v5e", "v6e")]
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(chip[0].__enter__).result()
+        second.submit(chip[1].__enter__).result()
+        first.submit(chip[0].__exit__, None, None, None).result()
+        second.submit(chip[1].__exit__, None, None, None).result()
     with use_abstract_mesh(AbstractMesh((), (), abstract_device=AbstractDevice("TPU7x", 1, platform="tpu"))):
         assert this_chip.generation() == 7
