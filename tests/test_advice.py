@@ -1,6 +1,6 @@
 """Advice that is taken: a wrong answer gets a verdict, somebody does what its "Next" says, and every judge passes it.
 
-Where the advice leaves open how, the change is the smallest one.
+Three exercises then ask for fewer cycles. Where the advice leaves open how, the change is the smallest one.
 """
 
 import re

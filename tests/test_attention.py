@@ -139,7 +139,7 @@ def test_a_mistake_is_seen(name, monkeypatch):
         test_the_kernels_are_the_reference_at_every_edge(case)
 
 
-@pytest.mark.sweep  # every day the judges have its forward kernel
+@pytest.mark.sweep  # every day the page computes its reference: test_kernels_one_page.py
 @pytest.mark.parametrize("name", ["ragged", "ragged diagonal", "groups"])
 def test_the_page_has_the_kernels_of_the_reference(name):
     """With tiles of its own, and a gradient for sequences that it pads."""
@@ -288,7 +288,7 @@ def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
         grid.walk(jax.grad(lambda x: attention.flash_attention(x, x, x, causal=True).astype(jnp.float32).sum()), x)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep  # every day the heads of a group go together: "groups, narrow"
 def test_where_dq_of_a_group_does_not_fit_each_of_its_heads_goes_alone(monkeypatch):
     """With the same results, added up by XLA."""
     args = of(140, heads=4, key_heads=2)

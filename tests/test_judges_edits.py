@@ -106,3 +106,28 @@ def test_a_block_in_another_place():
 
     x = jax.random.normal(jax.random.key(0), (32, 256))
     assert "x_ref holds block (1, 0)" in " ".join(str(judges.numbers_judge(fn, lambda x: x + 1, x)).split())
+
+
+def norm(s):
+    return s / jnp.sqrt(jnp.mean(s * s, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    "of, total, difference, says",
+    [
+        (norm, lambda x, y: x + x, lambda x, y: x - x, "x is read where y should be"),  # for both outputs
+        (jnp.sin, lambda x, y: x + x, lambda x, y: x - y, "x is read where y should be"),  # at one of two places
+        (norm, lambda x, y: x, lambda x, y: x - y, "the term y is left out"),  # a norm of x is one of x + x
+    ],
+)
+def test_a_slip_of_arguments_is_weighed_against_the_other_output(of, total, difference, says):
+    def fn(x, y):
+        def kernel(x_ref, y_ref, o_ref, d_ref):
+            o_ref[...] = of(total(x_ref[...], y_ref[...]))
+            d_ref[...] = difference(x_ref[...], y_ref[...])
+
+        return pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2)(x, y)
+
+    x, y = (jax.random.normal(jax.random.key(n), (8, 128)) for n in range(2))
+    said = judges.numbers_judge(fn, lambda x, y: (of(x + y), x - y), x, y)
+    assert said.passed is False and says in said.message, str(said)

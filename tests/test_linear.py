@@ -57,7 +57,7 @@ def test_forward_by_four_judges(activation, dtype):
     )
 
 
-@pytest.mark.sweep  # every day with int8 weights, and the page of the kernel
+@pytest.mark.sweep  # every day with int8 weights, and in the gradient, whose rows are cut
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
     x, w, b, _ = arrays(136, 300, 140, DTYPES[dtype])

@@ -180,7 +180,7 @@ def test_under_jit_and_vmap_on_a_cpu():
     )
 
 
-@pytest.mark.sweep  # every day every op under vmap is its reference, and compiles
+@pytest.mark.sweep  # every day every op under vmap is its reference: test_kernels_contract.py
 def test_under_vmap_by_four_judges():
     x, y = pair(20, 30, 9)
     accepted(jax.vmap(matmul.matmul, (0, None)), jax.vmap(reference, (0, None)), jnp.stack([x, 2 * x, -x]), y)

@@ -214,7 +214,7 @@ def test_import_keras_works_in_this_environment(tmp_path):
 
 
 def test_a_notebook_is_read_without_a_grammar():
-    """From 4.25 on jsonschema compiles one when it is imported: 2 s, wherever a notebook is opened, run or graded."""
+    """From 4.25 on jsonschema compiles one when it is imported: 2 s in every process that reads notebooks."""
     command = [sys.executable, "-c", "import nbformat, sys; print('lark' in sys.modules)"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from course_lib import chips, compiler, grid
 from course_lib.judges.reading import copies, order
+from course_lib.judges.running import garbage
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.slips.slip import Slip, Suspect
 from course_lib.judges.tolerance.expected import Expected, expected
@@ -83,6 +84,11 @@ class Trial:
         return copies.complaint(self.walk) or order.revisit_in_a_pipeline(self.walk)
 
     @functools.cached_property
+    def suspicion(self) -> garbage.Suspicion | None:
+        """What other garbage to simulate with. Raises what ``walk`` raises."""
+        return garbage.suspicion(self.walk, self.args)
+
+    @functools.cached_property
     def returned(self):
         """What the reference returns, as NumPy arrays of JAX's dtypes. Raises ValueError if it does not run."""
         try:
@@ -100,8 +106,9 @@ class Trial:
     @functools.cached_property
     def report(self) -> compiler.Report:
         """The compiler's report on the function. Raises compiler.Unavailable, and what tracing raises."""
-        how = {"chip": self.chip, "simulate": self.simulate, "traced": self.traced.jaxpr}
-        return compiler.compile_tpu(self.fn, *self.args, **how)
+        return compiler.compile_tpu(
+            self.fn, *self.args, chip=self.chip, simulate=self.simulate, traced=self.traced.jaxpr
+        )
 
 
 def arrays(args: tuple) -> tuple:

@@ -20,8 +20,7 @@ def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e")
 
 def ask(trial: Trial) -> Verdict:
     """Return the simulator judge's verdict."""
-    suspicion = _suspicion(trial)
-    usual = garbage.Filling() if suspicion else None  # compiled once for this run and for those with other garbage
+    usual = garbage.Filling() if _runs_again(trial) else None  # so that the runs with other garbage are compiled too
     said = simulate_and_compare("simulator", trial, usual, random_seed=0)
     if said.passed and (complaint := semaphores.left_over(trial.walk, trial.traced.ledger)):
         return complained("simulator", complaint)
@@ -29,15 +28,16 @@ def ask(trial: Trial) -> Verdict:
         return complained("simulator", complaint)
     if said.passed and (complaint := prefetched.complaint(trial.walk)):
         return complained("simulator", complaint)
-    if said.passed and suspicion:
-        for filling in suspicion.fillings:
+    if said.passed and trial.suspicion:
+        for filling in trial.suspicion.fillings:
             if simulate_and_compare("simulator", trial, filling, random_seed=0).passed is False:
-                return complained("simulator", suspicion.complaint(filling))
+                return complained("simulator", trial.suspicion.complaint(filling))
     return said
 
 
-def _suspicion(trial: Trial) -> garbage.Suspicion | None:
+def _runs_again(trial: Trial) -> bool:
+    """Whether a kernel that passes is simulated with other garbage."""
     try:
-        return garbage.suspicion(trial.walk, trial.args)
-    except Exception:  # a kernel that cannot be read: the simulation says why
-        return None
+        return trial.suspicion is not None
+    except Exception:  # it cannot be read; if the simulation accepts it, this is raised once more
+        return False
