@@ -122,6 +122,7 @@ def text_of(cell):
     return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
 
 
+@pytest.mark.sweep  # what pip does changes with the pins alone; every day the next test
 def test_an_exercise_alone_runs_in_colab(colab, course_url, tmp_path, record_property, capsys):
     """It installs the course, as the first notebook of a runtime does, and brings what any other notebook imports."""
     before = versions(colab)
@@ -144,6 +145,11 @@ def test_an_exercise_alone_runs_in_colab(colab, course_url, tmp_path, record_pro
     record_property("first_cell_seconds", seconds)
     with capsys.disabled():
         print(f"\n{NOTEBOOKS[0]}: the first cell took {seconds:.0f} s.")
+
+
+def test_colab_or_the_course_has_what_the_notebooks_import():
+    ours = {"course_lib", *pins_of_the_course(), "jaxtyping"}
+    assert {name.lower() for name in packages_of_the_notebooks()} <= pinned().keys() | ours
 
 
 def packages_of_the_notebooks():

@@ -3,10 +3,12 @@
 import unittest
 
 import jax.numpy as jnp
+import pytest
 import tokamax_bases
 from attention_examined import attention, ragged_dot
 from simulated import tpu_side
 
+pytestmark = pytest.mark.sweep  # every day test_jax_attention.py stands for it
 # Their modules, and not their classes: pytest collects every TestCase that a module has.
 attention_base = tokamax_bases.test_base("attention")
 ragged_base = tokamax_bases.test_base("ragged_dot")
@@ -38,9 +40,6 @@ RAGGED = ("test_padded", "test_zero_group_sizes", "test_preferred_element_type",
 # causal: of as many keys as queries, in their order. The last allows 2e-5 of sums of 256 float32 that reach 11: by
 # float64 ours are 2.0e-5 off at the most, and the reference's 1.4e-5.
 NOT_OURS = ("test_causal_mask_", "test_padding_mask_with_nans", "test_small_sequences1")
-# The cheapest of each kind: a few positions, forwards and backwards; groups; a gradient behind an activation. Of those
-# simulated the groups: test_jax_attention.py simulates attention and gradients every day.
-A_DAY = ("test_small_sequences4", "test_preferred_element_type0", "test_vjp11")
 
 
 class Simulated:
@@ -56,28 +55,28 @@ class Simulated:
 
 
 class TestAttention(Simulated, attention_base.AttentionTestBase):
-    locals().update(tokamax_bases.cases(attention_base.AttentionTestBase, ATTENTION, NOT_OURS, daily=()))
+    locals().update(tokamax_bases.cases(attention_base.AttentionTestBase, ATTENTION, NOT_OURS))
 
     def __init__(self, *args):
         super().__init__(*args, attention_fn=attention)
 
 
 class TestAttentionInPlainJax(attention_base.AttentionTestBase):
-    locals().update(tokamax_bases.cases(attention_base.AttentionTestBase, ATTENTION, NOT_OURS, daily=A_DAY[:1]))
+    locals().update(tokamax_bases.cases(attention_base.AttentionTestBase, ATTENTION, NOT_OURS))
 
     def __init__(self, *args):
         super().__init__(*args, attention_fn=attention)
 
 
 class TestRaggedDot(Simulated, ragged_base.RaggedDotTestBase):
-    locals().update(tokamax_bases.cases(ragged_base.RaggedDotTestBase, RAGGED, daily=A_DAY[1:2]))
+    locals().update(tokamax_bases.cases(ragged_base.RaggedDotTestBase, RAGGED))
 
     def __init__(self, *args):
         super().__init__(*args, dot_fn=ragged_dot)
 
 
 class TestRaggedDotInPlainJax(ragged_base.RaggedDotTestBase):
-    locals().update(tokamax_bases.cases(ragged_base.RaggedDotTestBase, RAGGED, daily=A_DAY[1:]))
+    locals().update(tokamax_bases.cases(ragged_base.RaggedDotTestBase, RAGGED))
 
     def __init__(self, *args):
         super().__init__(*args, dot_fn=ragged_dot)

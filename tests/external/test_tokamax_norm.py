@@ -6,33 +6,32 @@ import pytest
 import tokamax_bases
 from norm_examined import normalization
 from simulated import tpu_side
-from tokamax_bases import EVERYTHING, inherited
+from tokamax_bases import EVERYTHING
 
 test_base = tokamax_bases.test_base("normalization")
-# For every day one of each kind: a vector, three axes, vmap with a scale for each, RMSNorm. Those called bench have 9
-# to 75 million elements.
+pytestmark = pytest.mark.sweep  # every day test_jax_references.py stands for it
+# One of each kind: a vector, three axes, vmap with a scale for each, RMSNorm; columns that are no power of two; a scale
+# offset and an axis that is not the last, which norm_examined.py makes ordinary ones. Those called bench have 9 to 75
+# million elements.
 SAMPLE = {
     "test_layer_norm0",
     "test_layer_norm6",
     "test_layer_norm_vmap1",
     "test_rms_norm1",
     "test_rms_norm2",
+    "test_layer_norm11",
+    "test_layer_norm_axis0",
 }
-# For every night columns that are no power of two, which test_jax_references.py has every day; a scale offset and an
-# axis that is not the last, which norm_examined.py makes ordinary ones.
-NIGHTLY = ("test_layer_norm11", "test_layer_norm_axis0")
 
 
 class TestNorms(test_base.NormalizationTestBase):
-    locals().update({name: pytest.mark.sweep(inherited(test_base.NormalizationTestBase, name)) for name in NIGHTLY})
-
     def __init__(self, *args):
         super().__init__(*args, norm_fn=normalization)
 
     def setUp(self):
         super().setUp()
-        if not EVERYTHING and self._testMethodName not in (*SAMPLE, *NIGHTLY):
-            self.skipTest("not in the sample for every day: EXAMINE=all runs it")
+        if not EVERYTHING and self._testMethodName not in SAMPLE:
+            self.skipTest("not in the sample: EXAMINE=all runs it")
         self.kernels = self.enterContext(tpu_side())
 
     def tearDown(self):

@@ -32,26 +32,12 @@ def test_base(op: str) -> types.ModuleType:
             del sys.modules[name]
 
 
-def inherited(base: type, name: str):
-    """A test of ``base`` as a method of a subclass's own, which may have marks of its own."""
+def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = ()) -> dict:
+    """For a subclass of ``base``: None for all tests that it shall not inherit.
 
-    def method(self):
-        getattr(base, name)(self)
-
-    method.__name__ = name
-    return method
-
-
-def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = (), *, daily: tuple[str, ...]) -> dict:
-    """For a subclass of ``base`` its tests whose names begin with ``wanted``, ``but`` these; None for the others.
-
-    What is not among ``daily`` is a sweep, of which one in three runs.
+    Of those whose names begin with ``wanted`` and not with ``but``, it inherits one in three.
     """
-    methods, names = {}, [name for name in dir(base) if name.startswith("test")]
+    names = [name for name in dir(base) if name.startswith("test")]
     turn = share(names, one_in=1 if EVERYTHING else 3)
-    for name in names:
-        method = inherited(base, name)
-        known = name.startswith(wanted) and not name.startswith(but or ("-",)) and (name in daily or name in turn)
-        methods[name] = (method if name in daily else pytest.mark.sweep(method)) if known else None
-    assert set(daily) <= {name for name, method in methods.items() if method}, "a case is called otherwise now"
-    return methods
+    kept = [name for name in turn if name.startswith(wanted) and not name.startswith(but or ("-",))]
+    return {name: None for name in names if name not in kept}
