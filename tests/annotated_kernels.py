@@ -38,9 +38,8 @@ def trace(family, op, x, **more):
 for family, ops in CALLS.items():
     blocks = getattr(module(family), "Blocks", None)
     for op in ops:
-        trace(family, op, jnp.ones((7, 13)))
-        if family in ANY_RANK:
-            trace(family, op, jnp.ones((3, 5, 300), jnp.bfloat16))
+        x = jnp.ones((3, 5, 300), jnp.bfloat16) if family in ANY_RANK else jnp.ones((7, 13))
+        trace(family, op, x)
         if op not in WHOLE:
             small = blocks(**dict.fromkeys(blocks.__annotations__, 128))
             trace(family, op, jnp.ones((140, 300), jnp.bfloat16), blocks=small)

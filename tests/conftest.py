@@ -50,6 +50,12 @@ def pytest_unconfigure(config):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Tokamax takes three seconds to import: `make test`, which leaves its tests to `make test-all`, does not."""
+    if collection_path.name.startswith("test_tokamax") and config.option.markexpr == "not sweep":
+        return True
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """Two workers more than there are processors, if memory allows: many tests wait for a child or a browser."""

@@ -124,6 +124,7 @@ def test_large_arrays_are_bound_by_hbm(name):
     assert cost.hbm_bytes(grid.walk(jax.value_and_grad(lambda x: fn(x).sum()), x)) == (2 + 3) * x.size * 4
 
 
+@pytest.mark.sweep  # every day gelu: test_it_compiles_for_other_chips of the contract
 @needs_libtpu
 def test_compiles_for_other_chips():
     x = jax.ShapeDtypeStruct((4000, 3000), jnp.bfloat16)

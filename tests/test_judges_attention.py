@@ -90,7 +90,7 @@ def by_hand(q, k, v):
 REFERENCES = {"jax.nn": by_jax_nn, "by hand": by_hand, "ours": partial(ours.reference, causal=True)}
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("reference", daily("by hand", of=REFERENCES))
 def test_a_right_kernel_of_another_style_passes(reference):
     assert judges.numbers_judge(streaming, REFERENCES[reference], *ARGS).passed
 
@@ -108,11 +108,11 @@ MORE_SLIPS = {
 }
 
 
-# Every day one slip of the mask under each reference but one; those of the recurrence are in the zoo every day.
+# Every day one slip of the mask under one reference; those of the recurrence are in the zoo every day.
 @pytest.mark.parametrize(
     "reference, says",
     daily(
-        *list(zip(REFERENCES, SLIPS, strict=True))[1:],
+        *list(zip(REFERENCES, SLIPS, strict=True))[1:2],
         of=[(reference, says) for reference in REFERENCES for says in SLIPS],
     ),
 )
@@ -135,7 +135,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("says", daily("v is read where k should be", "scores are multiplied by sqrt", of=OTHERS))
+@pytest.mark.parametrize("says", daily("v is read where k should be", of=OTHERS))
 def test_other_arguments_and_another_scale_are_found(says):
     said = judges.numbers_judge(OTHERS[says], by_hand, *ARGS)
     assert said.passed is False and says in said.message, said.message
@@ -267,12 +267,11 @@ BACKWARDS = {
 }
 
 
-# Every day the right one and a wrong one; the zoo has one more without its delta.
+# Every day the right one; the zoo has a wrong one, without its delta.
 @pytest.mark.parametrize(
     "reference, says",
     daily(
         ("jax.nn", ""),
-        ("ours", "dq is not multiplied by the scale, 1 / sqrt(24)"),
         of=[(reference, says) for reference in REFERENCES for says in BACKWARDS],
     ),
 )

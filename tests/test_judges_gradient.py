@@ -99,6 +99,7 @@ def test_a_right_gradient_passes(name):
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.sweep  # every day in float32: test_a_right_gradient_passes
 def test_a_right_gradient_passes_every_judge_in_bfloat16_with_a_ragged_batch():
     verdicts = judges.judge_gradient(layer(), reference, *arguments(dtype=jnp.bfloat16))
     assert [v.judge for v in verdicts] == list(judges.JUDGES)

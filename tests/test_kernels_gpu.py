@@ -75,6 +75,7 @@ def test_a_linear_layer_and_what_it_saves():
     assert_near(z, linear.reference(x, w, b))
 
 
+@pytest.mark.sweep  # every day its forward pass, and a product
 def test_the_gradient_of_a_linear_layer():
     x, w, b, g = array(0, 72, 64), array(1, 64, 64), array(2, 64), array(3, 72, 64)
     z, wanted = linear.reference(x, w, b), functools.partial(linear.reference, activation="silu")

@@ -210,6 +210,7 @@ def test_quantize_rounds_by_half_a_step_at_most():
     assert jnp.all(jnp.abs(q * scale - w) <= 0.501 * scale)
 
 
+@pytest.mark.sweep  # every day their forward pass, and gradients with other weights
 def test_gradients_with_int8_weights():
     x, w, b, g = arrays(6, 20, 9)
     q, scale = quantize(w)

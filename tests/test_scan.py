@@ -38,7 +38,8 @@ def test_over_several_ragged_blocks_by_four_judges(axis, reverse, dtype):
 ANY = [[1, 1], [7, 13], [500], [2, 3, 140], [150, 4]]
 
 
-@pytest.mark.parametrize("shape", daily([500], of=ANY), ids=str)
+@pytest.mark.sweep  # every day blocks that are given: the test above
+@pytest.mark.parametrize("shape", ANY, ids=str)
 def test_blocks_chosen_by_four_judges(shape):
     accepted(scan.cumsum, scan.reference, some(shape))
 

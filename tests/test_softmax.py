@@ -130,6 +130,7 @@ def test_infinities_and_large_numbers_as_in_jax(blocks):
     accepted(fn, lambda x: jax.nn.softmax(x, axis=-1), jnp.asarray(x))
 
 
+@pytest.mark.sweep  # every day vmap of layer_norm: test_norm.py
 def test_vmap_of_the_kernel():
     """Without the simulator: in JAX 0.11 and 0.12 it does not take a vmapped kernel with dimension_semantics."""
     fn = jax.vmap(functools.partial(softmax.softmax, blocks=softmax.Blocks(bm=8, bn=128)), in_axes=1)
