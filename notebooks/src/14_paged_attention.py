@@ -1,0 +1,672 @@
+# %% [markdown]
+# # Lesson 14: Paged attention
+#
+# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
+# for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not need
+# a TPU; with one, the kernels also run on it. This lesson is a draft.*
+#
+# A language model writes one token at a time. For each token it reads all of its weights, and everything that it has kept
+# of the text so far. How many tokens can one chip write in a second? The bandwidth of its memory gives an answer before there is
+# any code. Run the three cells: they compute it for a model of 8 billion parameters, from the numbers in its published
+# configuration.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, cost, grid, judges, viz
+from course_lib.kernels import paged_attention as library
+
+# config.json of meta-llama/Llama-3.1-8B
+LAYERS, HIDDEN, MIDDLE, WORDS = 32, 4096, 14336, 128256
+HEADS, KEY_HEADS, D = 32, 8, 128  # heads of queries, heads of keys and values, elements of a head
+v5e = chips.chip("v5e")
+
+of_attention = 2 * HIDDEN * HEADS * D + 2 * HIDDEN * KEY_HEADS * D  # weights of q and o, of k and v
+parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
+kept = 2 * LAYERS * KEY_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
+print(f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes kept for each token of text")
+
+
+# %%
+def step_seconds(sequences, context, bytes_a_weight=1):
+    """Return how long a v5e takes to read the weights, and what is kept of all sequences."""
+    return (
+        bytes_a_weight * parameters / v5e.hbm_bandwidth,
+        sequences * context * kept / v5e.hbm_bandwidth,
+    )
+
+
+for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
+    room = (v5e.hbm_bytes - bytes_a_weight * parameters) / kept
+    seconds = sum(step_seconds(1, 2048, bytes_a_weight))
+    print(
+        f"weights in {dtype:8}: one sequence of 2,048 tokens gets {1 / seconds:3.0f} tokens/s; "
+        f"room for {room:6,.0f} tokens"
+    )
+
+# %% [markdown]
+# Sequences that are written at the same time share the weights: each step reads them once for all. Nothing else is
+# shared, because every sequence has a text of its own. With weights in int8 (lesson 9) a v5e has room for eight sequences
+# of 8,192 tokens, and then it reads more for their attention than for the weights. So the kernel that computes attention
+# decides half of how fast such a model writes, and it cannot be faster than its bytes.
+#
+# In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** how many times as long as its bytes
+# does the first kernel take that you would write for this? And what does it spend that time on: the matmuls, the
+# exponentials, the copies, or something else? At the end of the lesson you will have seen a kernel that takes as long as its
+# bytes, and you will know what each step on the way removed.
+#
+# After this lesson you can
+# - say how many tokens a second a chip can write, from the numbers of a model,
+# - keep keys and values in pages, and find them through a table,
+# - tell a kernel that waits for its steps from one that waits for its bytes,
+# - copy by hand what a table names, with as many copies in flight as the latency asks for,
+# - take the place of the kernel that a server calls, argument by argument.
+#
+# ## Why pages
+#
+# What is kept of a text is the key and the value of every token, in every layer. The queries are not kept, because only
+# the newest token asks.
+#
+# > **KV cache**: the keys and values of all tokens so far, which every further token attends to.
+# >
+# > **decode**: to compute one token for each sequence. **prefill**: to compute all tokens of a prompt at once.
+#
+# How much room does a sequence need? Nobody knows how long it will become. If you reserve room for the longest possible
+# text, most of it stays empty. So the cache is cut into *pages* of a few tokens, and a sequence gets a page when its last one
+# is full. Its pages may lie anywhere.
+#
+# > **page**: room for the keys and values of a fixed number of tokens of one layer. The *page table* lists, for each
+# > sequence, the numbers of its pages in the order of its tokens.
+#
+# **Predict:** requests end after 20 to 2,000 tokens, all lengths being equally likely, and the longest that is allowed is
+# 4,096. There is room for 65,536 tokens. How many requests fit if each reserves room for 4,096? How many fit with
+# pages of 16 tokens, and how many with pages of 1,024?
+
+# %% tags=["predict"]
+requests = np.random.default_rng(0).integers(20, 2001, 10_000)
+ROOM = 65_536
+
+
+def fitting(page):
+    """Return how many requests fit if room is given in pages of so many tokens."""
+    taken = np.cumsum(-(-requests // page) * page)
+    return int(np.searchsorted(taken, ROOM, side="right"))
+
+
+print(f"reserved for the longest: {ROOM // 4096}")
+for page in (1, 16, 128, 1024):
+    n = fitting(page)
+    print(f"pages of {page:5}: {n:3}, {requests[:n].sum() / ROOM:4.0%} of the room is in use")
+
+# %% [markdown]
+# Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is
+# lost. But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page
+# holds 16 tokens. For each head of keys it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
+# table for four sequences, whose pages lie anywhere among twenty.
+
+# %%
+PAGE = 16
+
+
+def table_of(lengths, order=None):
+    """Return a table that gives the sequences the pages in this order, or in their own."""
+    counts = [-(-length // PAGE) for length in lengths]
+    order = np.arange(sum(counts)) if order is None else order
+    table, begin = np.zeros((len(counts), max(counts)), np.int32), 0
+    for row, count in zip(table, counts, strict=True):
+        row[:count] = order[begin : begin + count]
+        begin += count
+    return table
+
+
+print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
+
+# %% [markdown]
+# Rows end in zeros where a sequence has no more pages. Zero is the number of a page, too, so a kernel has to know from
+# the lengths where a row ends.
+#
+# ## A page a step
+#
+# Attention of one query is lesson 13 with a single row: scores of the query against all keys, online softmax, weighted sum
+# of the values. Which page comes next is what the table says, so the table is prefetched, and the index map of the pages
+# reads it (lesson 12). The grid has a step for each sequence and each column of the table.
+#
+# In the model above, four heads of queries share a head of keys. They go through the matmul as four rows, so each key
+# that has been copied is used four times. `update` does the same for every head of keys: first all scores, then all
+# exponentials, then all weighted sums. It gets `left`, the number of tokens that count in this block and after it. Scores
+# behind them become -inf, as in lesson 13.
+
+
+# %%
+def dot_of_rows(q, k):
+    """Return q @ k.T, summed in float32."""
+    dimensions = (((1,), (1,)), ((), ()))
+    return jax.lax.dot_general(q, k, dimensions, preferred_element_type=jnp.float32)
+
+
+def dot(p, v):
+    return jnp.dot(p, v, preferred_element_type=jnp.float32)
+
+
+def begin(m_ref, l_ref, acc_ref):
+    """Set m to -inf, and the sums to 0."""
+    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+    l_ref[...] = jnp.zeros_like(l_ref)
+    acc_ref[...] = jnp.zeros_like(acc_ref)
+
+
+def update(q_ref, rows, left, m_ref, l_ref, acc_ref):
+    """Add one block of tokens to l and acc: rows [heads of keys, tokens, 2 D], of which ``left`` tokens count."""
+    heads = range(rows.shape[0])
+    s = jnp.stack([dot_of_rows(q_ref[h], rows[h, :, :D]) for h in heads]) / math.sqrt(D)
+    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 2) < left, s, -jnp.inf)
+    m_old, m = m_ref[...], jnp.maximum(m_ref[...], s.max(axis=2, keepdims=True))
+    p, shrink = jnp.exp(s - m), jnp.exp(m_old - m)
+    m_ref[...] = m
+    l_ref[...] = l_ref[...] * shrink + p.sum(axis=2, keepdims=True)
+    p = p.astype(rows.dtype)
+    acc_ref[...] = acc_ref[...] * shrink + jnp.stack([dot(p[h], rows[h, :, D:]) for h in heads])
+
+
+def page_kernel(lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref):
+    b, j = pl.program_id(0), pl.program_id(1)
+    left = lengths_ref[b] - j * PAGE
+    pl.when(j == 0)(lambda: begin(m_ref, l_ref, acc_ref))
+
+    @pl.when(left > 0)
+    def add():
+        update(q_ref, page_ref[...], left, m_ref, l_ref, acc_ref)
+
+    @pl.when(j == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+
+def of_a_sequence(*shape):
+    """Return the block spec of an array with one block for each sequence."""
+    return pl.BlockSpec((None, *shape), lambda b, *_: (b, *[0] * len(shape)))
+
+
+def state(heads, group):
+    """Return the scratch for m, l and acc."""
+    column = pltpu.VMEM((heads, group, 1), jnp.float32)
+    return [column, column, pltpu.VMEM((heads, group, D), jnp.float32)]
+
+
+def a_page_a_step(q, pages, lengths, table):
+    """Return attention of q [sequences, heads of keys, group, D] over pages [pages, heads of keys, PAGE, 2 D]."""
+    sequences, heads, group, _ = q.shape
+    page = pl.BlockSpec(
+        (None, heads, PAGE, 2 * D), lambda b, j, lengths, table: (table[b, j], 0, 0, 0)
+    )
+    return pl.pallas_call(
+        page_kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=table.shape,
+            in_specs=[of_a_sequence(heads, group, D), page],
+            out_specs=of_a_sequence(heads, group, D),
+            scratch_shapes=state(heads, group),
+        ),
+    )(lengths, table, q, pages)
+
+
+def over_rows(q, rows, lengths):
+    """Return attention in JAX over rows [sequences, heads of keys, tokens, 2 D]: mask, softmax, weighted sum."""
+    there = (jnp.arange(rows.shape[2]) < lengths[:, None])[:, None, :, None]
+    k, v = jnp.where(there, rows[..., :D], 0), jnp.where(there, rows[..., D:], 0)
+    s = jnp.einsum("bhgd,bhtd->bhgt", q, k, preferred_element_type=jnp.float32) / math.sqrt(D)
+    p = jax.nn.softmax(jnp.where(there[..., 0][:, :, None], s, -jnp.inf), axis=-1)
+    o = jnp.einsum("bhgt,bhtd->bhgd", p.astype(v.dtype), v, preferred_element_type=jnp.float32)
+    return o.astype(q.dtype)
+
+
+def plain(q, pages, lengths, table):
+    """Return the same after gathering all pages of the table."""
+    found = jnp.moveaxis(pages[table], 2, 1)  # [sequences, heads of keys, pages, PAGE, 2 D]
+    return over_rows(q, found.reshape(*found.shape[:2], -1, 2 * D), lengths)
+
+
+def drawn(lengths, heads=2, group=4):
+    """Return arguments with random numbers, and pages in random order."""
+    table = table_of(lengths, np.random.default_rng(1).permutation(8))
+    of_q, of_pages = jax.random.split(jax.random.key(0))
+    q = jax.random.normal(of_q, (len(lengths), heads, group, D), jnp.bfloat16)
+    pages = jax.random.normal(of_pages, (8, heads, PAGE, 2 * D), jnp.bfloat16)
+    return q, pages, jnp.array(lengths, jnp.int32), jnp.array(table)
+
+
+def verdict_on(fn, reference, *args):
+    """Return the verdict of the first judge that refuses."""
+    refused = [v for v in judges.judge(fn, reference, *args) if v.passed is False]
+    return refused[0] if refused else "no judge refuses it"
+
+
+small = drawn([40, 16, 25])
+print(verdict_on(a_page_a_step, plain, *small))
+
+# %% [markdown]
+# The kernel is right for these numbers. It has a fault all the same, which none of them shows. The last page of a
+# sequence is rarely full. What lies behind its last token is whatever was there before, perhaps of a text that has ended.
+# The scores of such tokens are masked, and their weights are 0. **Predict** what happens if an old value there is
+# infinite or NaN.
+
+# %% tags=["predict"]
+q, pages, lengths, table = small
+stale = pages.at[table[0, 2], :, 40 % PAGE :].set(jnp.nan)  # behind the last token of sequence 0
+print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
+
+# %% [markdown]
+# A weight of 0 does not help, because 0 * NaN is NaN. So the *values* have to be cleaned, too. The keys need not be,
+# because their scores are replaced, whatever they are. In the next kernel, `clean` sets the rows behind the last token to 0.
+#
+# Now the time. We ask for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how many
+# bytes are their pages, and how long do these take at 820 GB/s? Then guess the time of the kernel.
+
+
+# %% tags=["predict"]
+def arguments(lengths):
+    """Return shapes for a layer of the model, and the values of lengths and table."""
+    table = table_of(lengths)
+    q = jax.ShapeDtypeStruct((len(lengths), KEY_HEADS, HEADS // KEY_HEADS, D), jnp.bfloat16)
+    pages = jax.ShapeDtypeStruct((table.max() + 1, KEY_HEADS, PAGE, 2 * D), jnp.bfloat16)
+    return q, pages, np.array(lengths, np.int32), table
+
+
+def bytes_us(args):
+    """Return the microseconds that all pages take at full bandwidth."""
+    return args[1].size * 2 / v5e.hbm_bandwidth * 1e6
+
+
+even = arguments([1024] * 4)
+first = compiler.compile_tpu(a_page_a_step, *even)
+print(f"the pages at full bandwidth: {bytes_us(even):6.1f} us")
+print(f"the kernel:                  {first.seconds * 1e6:6.1f} us, predicted (compiler)")
+
+
+# %% [markdown]
+# It takes eight times as long as its bytes, although it copies every page once. Where does the time go? The report breaks
+# down the cycles of a step. "Scalar" is the loop over the grid, with its index maps and addresses; "issue" is the time
+# in which instructions of the body are issued; the other three are waiting, for copies and for the results of two units.
+
+# %%
+WAITS = {"scalar": "scalar", "DMA wait": "copies", "XLU": "XLU", "MXU": "MXU", "issue": "issue"}
+HEADING = f"{'':44}cycles" + "".join(f"{name:>8}" for name in WAITS.values())
+
+
+def per_step(name, report, args):
+    """Print the time of a kernel, and where the cycles of a step go."""
+    waits = [report.time_split.get(key, 0) / report.steps for key in WAITS]
+    row = "".join(f"{cycles:8,.0f}" for cycles in waits)
+    print(
+        f"{name:10}{report.seconds * 1e6:6.1f} us, {report.seconds * 1e6 / bytes_us(args):4.1f} x bytes, "
+        f"{report.steps:4} steps{report.cycles / report.steps:8,.0f}{row}"
+    )
+
+
+print(HEADING)
+per_step("a page", first, even)
+page_cycles = bytes_us(even) / 1e6 * v5e.clock_hz / even[1].shape[0]
+print(f"a page at full bandwidth takes {page_cycles:.0f} cycles")
+
+# %% [markdown]
+# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each of the first three columns alone
+# takes as long as the page or longer. A step waits for its copy, because a copy takes much longer than its bytes (lesson 5), and was started only one step
+# before. It waits for the units one after the other, since the maximum needs the first matmul, the exponentials need the maximum, and the
+# second matmul needs the exponentials, however few tokens there are. All of that is the price of a step, so a step needs
+# more work.
+#
+# ## Several pages a step
+#
+# A block spec describes one block, and the pages of a sequence do not lie side by side. But nothing keeps you from passing the
+# same array several times, each time with an index map of its own: map n finds page n of the step. The kernel then has
+# several refs, and puts their pages together. The table gets as many columns as the steps need; zeros at the end of a row
+# name page 0, whose tokens do not count.
+
+
+# %%
+def clean(rows, left):
+    """Set the rows of tokens that do not count to 0."""
+    token = jax.lax.broadcasted_iota(jnp.int32, rows.shape, 1)
+    return jnp.where(token < left, rows, 0)
+
+
+def several_kernel(lengths_ref, table_ref, q_ref, *refs):
+    *page_refs, o_ref, m_ref, l_ref, acc_ref = refs
+    b, j = pl.program_id(0), pl.program_id(1)
+    left = lengths_ref[b] - j * len(page_refs) * PAGE
+    pl.when(j == 0)(lambda: begin(m_ref, l_ref, acc_ref))
+
+    @pl.when(left > 0)
+    def add():
+        rows = jnp.concatenate([ref[...] for ref in page_refs], axis=1)
+        update(q_ref, clean(rows, left), left, m_ref, l_ref, acc_ref)
+
+    @pl.when(j == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+
+def several_pages(q, pages, lengths, table, count=4):
+    """Return the same as a_page_a_step, with ``count`` pages a step."""
+    sequences, heads, group, _ = q.shape
+    steps = pl.cdiv(table.shape[1], count)
+    table = jnp.pad(table, ((0, 0), (0, steps * count - table.shape[1])))
+
+    def page(n):
+        return pl.BlockSpec(
+            (None, heads, PAGE, 2 * D),
+            lambda b, j, lengths, table: (table[b, count * j + n], 0, 0, 0),
+        )
+
+    return pl.pallas_call(
+        several_kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(sequences, steps),
+            in_specs=[of_a_sequence(heads, group, D), *map(page, range(count))],
+            out_specs=of_a_sequence(heads, group, D),
+            scratch_shapes=state(heads, group),
+        ),
+    )(lengths, table, q, *[pages] * count)
+
+
+stale = pages.at[table[0, 2], :, 40 % PAGE :].set(jnp.nan)
+print(verdict_on(functools.partial(several_pages, count=2), plain, q, stale, lengths, table))
+
+# %% [markdown]
+# **Predict** for 4 and for 16 pages a step: how many times as long as its bytes does the kernel take?
+
+# %% tags=["predict"]
+print(HEADING)
+for count in (1, 4, 16):
+    report = compiler.compile_tpu(functools.partial(several_pages, count=count), *even)
+    per_step(f"{count:2} a step", report, even)
+
+# %% [markdown]
+# With 16 pages a step the kernel comes close to its bytes. What is left is nearly all scalar code, and it grows with the
+# number of pages, not of steps: for each of its refs a step evaluates the index map, compares the result with that of the step before, and
+# computes the addresses of a copy.
+#
+# But four texts of the same length are an exception. **Predict** how long the same kernel takes for four sequences of
+# 1000, 300, 700 and 20 tokens, which have half as many tokens in all.
+
+# %% tags=["predict"]
+ragged = arguments([1000, 300, 700, 20])
+by_maps = compiler.compile_tpu(functools.partial(several_pages, count=16), *ragged)
+print(HEADING)
+per_step("16 a step", by_maps, ragged)
+
+# %% [markdown]
+# It takes as long as before. A grid has the same number of steps for each sequence, so all of them take the time of the
+# longest: 16 steps here, of which half have nothing to do. Each of them still runs 16 index maps.
+#
+# ## Copies by hand
+#
+# The pipeline of a grid cannot stop where a row of the table ends. A kernel that copies by itself can: it loops over
+# the pages that there are, and starts one copy for each (lesson 5). The grid has one step for each sequence. The pages
+# stay in HBM (`memory_space=pl.ANY`), and a ring of `slots` blocks in VMEM receives them, `count` pages each. While
+# one block is being computed, the copies of the next `slots - 1` are on their way.
+#
+# Read `each_copy` first. It is called twice for each block, once to start its copies and once to wait for them, so both
+# name the same pages. All copies of a slot count on one semaphore.
+
+
+# %%
+def by_hand(q, pages, lengths, table, count=8, slots=2):
+    """Return the same as a_page_a_step: a sequence a step, and ``slots`` blocks of ``count`` pages."""
+    sequences, heads, group, _ = q.shape
+
+    def kernel(lengths_ref, table_ref, q_ref, pages_ref, o_ref, *scratch):
+        *refs, buffer, sem = scratch  # m, l and acc; the ring
+        b = pl.program_id(0)
+        length = lengths_ref[b]
+        blocks = pl.cdiv(length, count * PAGE)
+
+        def each_copy(j, do):
+            slot = jax.lax.rem(j, slots)
+
+            def of_page(n, _):
+                page = pages_ref.at[table_ref[b, j * count + n]]
+                place = buffer.at[slot, :, pl.ds(n * PAGE, PAGE)]
+                do(pltpu.make_async_copy(page, place, sem.at[slot]))
+
+            there = jnp.minimum(pl.cdiv(length, PAGE) - j * count, count)
+            jax.lax.fori_loop(0, there, of_page, None)
+
+        def start(j):
+            pl.when(j < blocks)(lambda: each_copy(j, lambda copy: copy.start()))
+
+        def block(j, _):
+            start(j + slots - 1)
+            each_copy(j, lambda copy: copy.wait())
+            left = length - j * count * PAGE
+            update(q_ref, clean(buffer[jax.lax.rem(j, slots)], left), left, *refs)
+
+        begin(*refs)
+        for j in range(slots - 1):
+            start(j)
+        jax.lax.fori_loop(0, blocks, block, None)
+        m_ref, l_ref, acc_ref = refs
+        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(sequences,),
+            in_specs=[of_a_sequence(heads, group, D), pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=of_a_sequence(heads, group, D),
+            scratch_shapes=[
+                *state(heads, group),
+                pltpu.VMEM((slots, heads, count * PAGE, 2 * D), pages.dtype),
+                pltpu.SemaphoreType.DMA((slots,)),
+            ],
+        ),
+    )(lengths, table, q, pages)
+
+
+print(verdict_on(functools.partial(by_hand, count=2), plain, q, stale, lengths, table))
+
+# %% [markdown]
+# **Predict** how long it takes for the four ragged sequences with one slot of eight pages, with two, and with more.
+
+# %% tags=["predict"]
+rings = {}
+for slots in (1, 2, 3, 4):
+    rings[slots] = compiler.compile_tpu(functools.partial(by_hand, slots=slots), *ragged)
+    waits = rings[slots].time_split["DMA wait"] / v5e.clock_hz * 1e6
+    print(
+        f"{slots} slots: {rings[slots].seconds * 1e6:5.1f} us, {waits:4.1f} us of them waiting for copies"
+    )
+print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
+
+# %% [markdown]
+# With one slot the kernel waits most of the time, with two it is as fast as sixteen index maps, and with three it is faster. The fourth
+# slot saves less than the third, which saved less than the second. How many are enough?
+#
+# ## How many copies in flight?
+#
+# With one slot a block is asked for and waited for, one after the other. So its wait is the whole time of a copy:
+
+# %%
+blocks = sum(-(-length // (8 * PAGE)) for length in ragged[2])
+wait = rings[1].time_split["DMA wait"] / blocks
+block_bytes = 8 * KEY_HEADS * PAGE * 2 * D * 2
+bytes_a_cycle = v5e.hbm_bandwidth / v5e.clock_hz
+print(f"a block of 8 pages arrives {wait:,.0f} cycles after it was asked for")
+print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
+print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks in flight")
+
+# %% [markdown]
+# A copy takes longer than its bytes do, because it has a latency. So the memory is busy all the time only if other copies are
+# in flight meanwhile. How many? The bytes that arrive at full bandwidth during the time of one copy are that time
+# multiplied by the bandwidth, and so many have to be on their way:
+#
+# **bytes in flight = latency x bandwidth**, where the latency is the time from the start of a copy to its end.
+#
+# For blocks of eight pages that is two to three blocks. More slots than that take VMEM and do not help. What does the
+# kernel with four slots still wait for? **Predict** its wait, divided by the number of sequences. Is there something that
+# takes that long?
+
+# %% tags=["predict"]
+waiting = rings[4].time_split["DMA wait"]
+print(f"4 slots: {waiting / len(ragged[2]):,.0f} cycles a sequence")
+
+# %% [markdown]
+# It is about the time of one copy. When a sequence begins, none of its pages is in flight yet, so each sequence waits for its
+# first block in full. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
+# computed. The kernel has all it needs for that, because the lengths and the table of all sequences lie in SMEM. The
+# library's kernel does it: its ring goes on from sequence to sequence. It also keeps m and l in all lanes, as lesson 13
+# showed, and does the copies of a whole block without a loop.
+
+
+# %%
+def of_library(q, pages, lengths, table):
+    """Call the library's kernel, which has all heads of queries on one axis."""
+    merged = q.reshape(q.shape[0], -1, D)
+    return library.paged_attention(merged, pages, lengths, table).reshape(q.shape)
+
+
+ways = {
+    "a page a step": a_page_a_step,
+    "16 pages a step": functools.partial(several_pages, count=16),
+    "by hand, 3 slots": functools.partial(by_hand, slots=3),
+    "the library's": of_library,
+}
+times = {}
+print(f"{'':18}{'even':>10}{'ragged':>14}")
+for name, fn in ways.items():
+    reports = [compiler.compile_tpu(fn, *args) for args in (even, ragged)]
+    found = [report.seconds * 1e6 for report in reports]
+    times[name] = found[0] / bytes_us(even)
+    print(f"{name:18}{found[0]:7.1f} us{found[1]:11.1f} us")
+print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
+
+# %% [markdown]
+# Look at the third line: for sequences of the same length, copies by hand do not beat sixteen index maps. The pipeline of the grid
+# asks for the next sequence's pages while this one ends, and our ring does not. For ragged ones, which are the ordinary case, it is
+# the other way round. The library's kernel is the fastest in both.
+#
+# ## A model that writes
+#
+# Does it write the right words? Below is a model of two layers with random weights. It decodes two sequences with the
+# kernel, in pages that begin as NaN. Beside it the same model keeps an array with room for the longest sequence, and
+# uses plain softmax. `keep` puts the newest token's keys and values where they belong: in pages, that is page
+# `length // PAGE` of its row, at place `length % PAGE`.
+
+# %%
+def small_model(layers=2, width=128, heads=2, group=2, words=61):
+    """Return random weights: the words, of each layer those of q, of k and v, of o and of an MLP, and the output."""
+
+    def drawn_weights(n, *shape):
+        weights = jax.random.normal(jax.random.key(n), shape)
+        return weights / math.sqrt(math.prod(shape[:-1]) if n % 6 == 3 else shape[0])
+
+    shapes = [
+        (width, heads, group, D),
+        (width, heads, 2 * D),
+        (heads, group, D, width),
+        (width, 4 * width),
+        (4 * width, width),
+    ]
+    made = [
+        [drawn_weights(6 * n + i + 1, *shape) for i, shape in enumerate(shapes)]
+        for n in range(layers)
+    ]
+    return drawn_weights(0, words, width) * 8, made, drawn_weights(6 * layers, width, words)
+
+
+def next_words(model, words, caches, lengths, keep, attend):
+    """Return the next word of each sequence, and the caches with keys and values of ``words`` in them."""
+    embedding, layers, of_words = model
+    x, kept = embedding[words], []
+    for (of_q, of_kv, of_o, up, down), cache in zip(layers, caches, strict=True):
+        normed = x / jnp.sqrt(jnp.mean(x**2, axis=-1, keepdims=True))
+        q = jnp.einsum("bc,chgd->bhgd", normed, of_q)
+        kept.append(keep(cache, jnp.einsum("bc,chw->bhw", normed, of_kv), lengths))
+        x = x + jnp.einsum("bhgd,hgdc->bc", attend(q, kept[-1], lengths + 1), of_o)
+        x = x + jax.nn.relu(x @ up) @ down
+    return jnp.argmax(x @ of_words, axis=1), kept
+
+
+def written(model, prompts, count, caches, keep, attend):
+    """Feed the prompts word by word, then let the model write ``count`` words for each."""
+    step = jax.jit(functools.partial(next_words, keep=keep, attend=attend))
+    found, words = [], prompts[:, 0]
+    for n in range(prompts.shape[1] + count - 1):
+        lengths = jnp.full(len(prompts), n, jnp.int32)
+        words, caches = step(model, words, caches, lengths)
+        if n + 1 < prompts.shape[1]:
+            words = prompts[:, n + 1]
+        else:
+            found.append(words)
+    return np.stack(found, axis=1)
+
+
+model = small_model()
+prompts = jax.random.randint(jax.random.key(2), (2, 8), 0, 61)
+table, sequence = jnp.array(table_of([8 + 16] * 2)), jnp.arange(2)
+
+
+def keep_in_page(cache, rows, at):
+    return cache.at[table[sequence, at // PAGE], :, at % PAGE].set(rows)
+
+
+def attend_pages(q, cache, lengths):
+    return by_hand(q, cache, lengths, table, count=1)
+
+
+def keep_in_row(cache, rows, at):
+    return cache.at[sequence, :, at].set(rows)
+
+
+in_pages = [jnp.full((4, 2, PAGE, 2 * D), jnp.nan)] * 2
+in_rows = [jnp.zeros((2, 2, 8 + 16, 2 * D))] * 2
+by_kernel = written(model, prompts, 16, in_pages, keep_in_page, attend_pages)
+by_softmax = written(model, prompts, 16, in_rows, keep_in_row, over_rows)
+print(by_kernel)
+print("the same words:", (by_kernel == by_softmax).all())
+
+# %% [markdown]
+# All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one is
+# full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
+#
+# ## How fast does it write?
+#
+# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step takes the time of the
+# weights, which XLA's matmuls read at close to full bandwidth, plus 32 layers of attention. The next cell assumes that a
+# kernel takes as many times as long as its bytes as it did for `even`. **Predict** the tokens per second with the first
+# kernel and with the library's.
+
+# %% tags=["predict"]
+of_weights, of_cache = step_seconds(8, 8192)
+print(f"bound: {8 / (of_weights + of_cache):.0f} tokens/s")
+for name, factor in times.items():
+    step = of_weights + factor * of_cache
+    print(
+        f"{name:16} {8 / step:4.0f} tokens/s, attention is {factor * of_cache / step:3.0%} of a step"
+    )
+
+# %% [markdown]
+# ## The guess
+#
+# The first kernel takes eight times as long as its bytes, and no single unit is to blame. A page of 16 tokens is too little
+# for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before, and units that
+# wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is most of what is left. But a grid
+# gives each sequence as many steps as the longest needs. Copies by hand stop where a sequence stops, and what they wait
+# for is latency: it takes two to three blocks in flight to keep the memory busy, and at the start of each sequence there
+# are none, unless the kernel asks for them while it still computes the sequence before.
