@@ -1,43 +1,406 @@
 # %% [markdown]
 # # Exercises 14: Paged attention
 #
-# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 5 minutes. Short of time? Do 14.1.
+# A bound to compute, a table to follow, four kernels to write, one to repair, and a call that a server makes. Nothing here
+# needs a TPU.
+#
+# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 65 minutes. Short of time? Do 14.3 and
+# 14.4. Want more? 14.9 and 14.10, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
 
 # %%
+import math
+
 import jax
+import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
 
 # %% [markdown]
-# ## 14.1 Double a vector
+# ## 14.1 Compute: the bound of three models
 #
-# *Difficulty 1 of 5. 5 minutes, 1 line. Fast track.*
+# *Difficulty 2 of 5. 7 minutes, 4 lines.*
 #
-# `double` is complete. Write its kernel: each number of the output is twice that of the input. The check tries vectors of
-# 4096, 1000 and 8 numbers.
+# `bound(parameters, layers, key_heads, head, sequences, context, bandwidth)` returns two numbers. The first is how many
+# bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each head of keys in each
+# layer. The second is how many tokens all sequences together write in a second, if the time of a step is that of its
+# bytes: the weights once, one byte each, and what is kept of `context` tokens for every sequence. `bandwidth` is in bytes
+# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Two of them have about as many
+# parameters: compare what they keep.
 
 
 # %% answer="14.1"
-def double_kernel(x_ref, o_ref):
-    """Write 2 x into o_ref."""
+def bound(parameters, layers, key_heads, head, sequences, context, bandwidth):
+    """Return the bytes kept for each token, and the tokens per second of all sequences."""
     ### BEGIN SOLUTION
-    o_ref[...] = 2 * x_ref[...]
+    kept = 2 * layers * key_heads * head * 2
+    seconds = (parameters + sequences * context * kept) / bandwidth
+    return kept, sequences / seconds
     ### END SOLUTION
 
 
-# %% given="14.1"
-def double(x):
-    out = jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return pl.pallas_call(double_kernel, out_shape=out)(x)
-
-
 # %% check="14.1"
-checks.check("14.1", double)
+checks.check("14.1", bound)
 
 # %%
 # checks.hint("14.1")
 
 # %% [markdown]
-# <!-- next -->
+# ## 14.2 Configure only: pages in a row
+#
+# *Difficulty 2 of 5. 8 minutes, 5 lines.*
+#
+# `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256], `table`
+# is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and a step
+# copies one page, or writes zeros behind the last page of a sequence. Write the two index maps. Behind the last page of a
+# sequence, the table may hold any number; no page may be copied for such a step. Every sequence has a token or more.
+
+
+# %% answer="14.2"
+def page_map(b, j, lengths_ref, table_ref):
+    """Return the block of pages at step (b, j), as four block numbers."""
+    ### BEGIN SOLUTION
+    last = pl.cdiv(lengths_ref[b], PAGE) - 1
+    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+    ### END SOLUTION
+
+
+def row_map(b, j, lengths_ref, table_ref):
+    """Return the block of the result at step (b, j), as four block numbers."""
+    ### BEGIN SOLUTION
+    return b, 0, j, 0
+    ### END SOLUTION
+
+
+# %% given="14.2"
+def copy_kernel(lengths_ref, table_ref, page_ref, o_ref):
+    there = pl.program_id(1) * PAGE < lengths_ref[pl.program_id(0)]
+
+    @pl.when(there)
+    def copy():
+        o_ref[...] = page_ref[...]
+
+    @pl.when(jnp.logical_not(there))
+    def clear():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+
+def in_a_row(pages, lengths, table):
+    (sequences, columns), (_, heads, _, width) = table.shape, pages.shape
+    block = (None, heads, PAGE, width)
+    return pl.pallas_call(
+        copy_kernel,
+        out_shape=jax.ShapeDtypeStruct((sequences, heads, columns * PAGE, width), pages.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(sequences, columns),
+            in_specs=[pl.BlockSpec(block, lambda *at: page_map(*at) or (0, 0, 0, 0))],
+            out_specs=pl.BlockSpec(block, lambda *at: row_map(*at) or (0, 0, 0, 0)),
+        ),
+    )(lengths, table, pages)
+
+
+# %% check="14.2"
+checks.check("14.2", in_a_row)
+
+# %%
+# checks.hint("14.2")
+
+# %% [markdown]
+# ## 14.3 The last page
+#
+# *Difficulty 3 of 5. 8 minutes, 8 lines. Fast track.*
+#
+# Four queries, float32[4, 128], attend to the tokens of one page, float32[16, 256]: in each row a key, and behind it its
+# value. Only the first `left[0]` tokens count, 1 to 16, and the rest of the page may hold *anything*, such as NaN. Write the kernel; the call is
+# given. Scores are divided by sqrt(128). `scores` and `weighted` are matmuls in full precision.
+
+
+# %% given="14.3"
+def scores(q, k):
+    """Return q @ k.T in float32."""
+    dimensions = (((1,), (1,)), ((), ()))
+    return jax.lax.dot_general(
+        q, k, dimensions, precision="highest", preferred_element_type=jnp.float32
+    )
+
+
+def weighted(p, v):
+    """Return p @ v in float32."""
+    return jnp.dot(p, v, precision="highest", preferred_element_type=jnp.float32)
+
+
+# %% answer="14.3"
+def last_page_kernel(left_ref, q_ref, page_ref, o_ref):
+    """Attention over the first left_ref[0] tokens of a page."""
+    ### BEGIN SOLUTION
+    left = left_ref[0]
+    k, v = page_ref[:, :D], page_ref[:, D:]
+    s = scores(q_ref[...], k) / math.sqrt(D)
+    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+    p = jnp.exp(s - s.max(axis=1, keepdims=True))
+    o_ref[...] = weighted(p, v) / p.sum(axis=1, keepdims=True)
+    ### END SOLUTION
+
+
+# %% given="14.3-call"
+def last_page(q, page, left):
+    return pl.pallas_call(
+        last_page_kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(1,),
+            in_specs=[
+                pl.BlockSpec(q.shape, lambda i, left_ref: (0, 0)),
+                pl.BlockSpec(page.shape, lambda i, left_ref: (0, 0)),
+            ],
+            out_specs=pl.BlockSpec(q.shape, lambda i, left_ref: (0, 0)),
+        ),
+    )(left, q, page)
+
+
+# %% check="14.3"
+checks.check("14.3", last_page)
+
+# %%
+# checks.hint("14.3")
+
+# %% [markdown]
+# ## 14.4 Page after page
+#
+# *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
+#
+# Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16, 256],
+# with one head of keys. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b and page
+# j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence is rarely
+# full. A sequence without tokens gets zeros. What does not count may be NaN. `scores` and `weighted` of 14.3 are there.
+
+
+# %% answer="14.4"
+def decode_kernel(lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref):
+    """Online softmax over the pages of a sequence."""
+    ### BEGIN SOLUTION
+    b, j = pl.program_id(0), pl.program_id(1)
+    left = lengths_ref[b] - j * PAGE
+
+    @pl.when(j == 0)
+    def begin():
+        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+        l_ref[...] = jnp.zeros_like(l_ref)
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    @pl.when(left > 0)
+    def add():
+        k, v = page_ref[:, :D], page_ref[:, D:]
+        s = scores(q_ref[...], k) / math.sqrt(D)
+        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+        v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+        m_old, m = m_ref[...], jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+        p, shrink = jnp.exp(s - m), jnp.exp(m_old - m)
+        m_ref[...] = m
+        l_ref[...] = l_ref[...] * shrink + p.sum(axis=1, keepdims=True)
+        acc_ref[...] = acc_ref[...] * shrink + weighted(p, v)
+
+    @pl.when(j == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = jnp.where(lengths_ref[b] > 0, acc_ref[...] / l_ref[...], 0)
+
+    ### END SOLUTION
+
+
+# %% given="14.4"
+def decode(q, pages, lengths, table):
+    group = q.shape[1]
+    queries = pl.BlockSpec((None, group, D), lambda b, j, *_: (b, 0, 0))
+
+    def page_map(b, j, lengths_ref, table_ref):
+        last = jnp.maximum(pl.cdiv(lengths_ref[b], PAGE) - 1, 0)
+        return table_ref[b, jnp.minimum(j, last)], 0, 0
+
+    column = pltpu.VMEM((group, 1), jnp.float32)
+    return pl.pallas_call(
+        decode_kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=table.shape,
+            in_specs=[queries, pl.BlockSpec((None, PAGE, 2 * D), page_map)],
+            out_specs=queries,
+            scratch_shapes=[column, column, pltpu.VMEM((group, D), jnp.float32)],
+        ),
+    )(lengths, table, q, pages)
+
+
+# %% check="14.4"
+checks.check("14.4", decode)
+
+# %%
+# checks.hint("14.4")
+
+# %% [markdown]
+# ## 14.5 Compute: pages in flight
+#
+# *Difficulty 2 of 5. 5 minutes, 2 lines.*
+#
+# A copy arrives `fixed` cycles after its start, plus the time of its bytes at full bandwidth, `rate` bytes per cycle. How
+# many pages of `page` bytes have to be in flight so that the memory is busy all the time? `in_flight(fixed, page, rate)`
+# returns that number, not rounded. Try it for fixed = 1,100 and rate = 546: a page of 64 KiB, as in the lesson, and one of 4 KiB,
+# which is what a kernel copies that fetches the keys of one head alone.
+
+
+# %% answer="14.5"
+def in_flight(fixed, page, rate):
+    """Return how many pages have to be on their way."""
+    ### BEGIN SOLUTION
+    latency = fixed + page / rate
+    return latency * rate / page
+    ### END SOLUTION
+
+
+# %% check="14.5"
+checks.check("14.5", in_flight)
+
+# %%
+# checks.hint("14.5")
+
+# %% [markdown]
+# ## 14.6 All pages at once
+#
+# *Difficulty 3 of 5. 10 minutes, 12 lines.*
+#
+# `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel copies by
+# hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which lies in VMEM. Start
+# all copies before you wait for the first one, so that their latencies overlap, and make no copy for pages that do not exist.
+# Behind the last page of a sequence write zeros; there the table may hold any number. `sem` is one DMA semaphore. The call
+# is given. For 16 pages in each of two sequences the kernel may take at most 7,000 cycles (predicted (compiler)); with one
+# page at a time it would be some 40,000.
+
+
+# %% answer="14.6"
+def fetch_kernel(lengths_ref, table_ref, pages_ref, o_ref, sem):
+    """Fetch the pages of a sequence, all at once."""
+    ### BEGIN SOLUTION
+    b = pl.program_id(0)
+    count = pl.cdiv(lengths_ref[b], PAGE)
+    o_ref[...] = jnp.zeros_like(o_ref)
+
+    def copy(j):
+        place = o_ref.at[pl.ds(j * PAGE, PAGE)]
+        return pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], place, sem)
+
+    jax.lax.fori_loop(0, count, lambda j, _: copy(j).start(), None)
+    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+    ### END SOLUTION
+
+
+# %% given="14.6"
+def fetched(pages, lengths, table):
+    sequences, columns = table.shape
+    return pl.pallas_call(
+        fetch_kernel,
+        out_shape=jax.ShapeDtypeStruct((sequences, columns * PAGE, 2 * D), pages.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(sequences,),
+            in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=pl.BlockSpec((None, columns * PAGE, 2 * D), lambda b, *_: (b, 0, 0)),
+            scratch_shapes=[pltpu.SemaphoreType.DMA],
+        ),
+    )(lengths, table, pages)
+
+
+# %% check="14.6"
+checks.check("14.6", fetched)
+
+# %%
+# checks.hint("14.6")
+
+# %% [markdown]
+# ## 14.7 Repair: a ring of pages
+#
+# *Difficulty 3 of 5. 10 minutes, 4 lines.*
+#
+# `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages. Three lines are
+# wrong. One reads a table that is not this sequence's, one loses a page, and one asks for a page too early: it
+# arrives in a slot that is still being read. Find and mend them. Rows behind the last token of a sequence may be NaN.
+
+
+# %% given="14.7"
+def ring_kernel_broken(lengths_ref, table_ref, pages_ref, o_ref, buffer, sem):
+    b = pl.program_id(0)
+    length = lengths_ref[b]
+    count = length // PAGE
+
+    def copy(j):
+        slot = jax.lax.rem(j, 2)
+        page = pages_ref.at[table_ref[0, j]]
+        return pltpu.make_async_copy(page, buffer.at[slot], sem.at[slot])
+
+    def add(j, total):
+        pl.when(j + 2 < count)(lambda: copy(j + 2).start())
+        copy(j).wait()
+        rows = buffer[jax.lax.rem(j, 2)]
+        token = j * PAGE + jax.lax.broadcasted_iota(jnp.int32, rows.shape, 0)
+        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+
+    for j in range(2):
+        pl.when(j < count)(lambda j=j: copy(j).start())
+    o_ref[...] = jax.lax.fori_loop(0, count, add, jnp.zeros((1, 2 * D), jnp.float32))
+
+
+# %% answer="14.7"
+def ring_kernel(lengths_ref, table_ref, pages_ref, o_ref, buffer, sem):
+    """Add up the rows of a sequence, with a page on its way while one is read."""
+    ### BEGIN SOLUTION
+    b = pl.program_id(0)
+    length = lengths_ref[b]
+    count = pl.cdiv(length, PAGE)
+
+    def copy(j):
+        slot = jax.lax.rem(j, 2)
+        page = pages_ref.at[table_ref[b, j]]
+        return pltpu.make_async_copy(page, buffer.at[slot], sem.at[slot])
+
+    def add(j, total):
+        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
+        copy(j).wait()
+        rows = buffer[jax.lax.rem(j, 2)]
+        token = j * PAGE + jax.lax.broadcasted_iota(jnp.int32, rows.shape, 0)
+        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+
+    pl.when(count > 0)(lambda: copy(0).start())
+    o_ref[...] = jax.lax.fori_loop(0, count, add, jnp.zeros((1, 2 * D), jnp.float32))
+    ### END SOLUTION
+
+
+# %% given="14.7-call"
+def summed(pages, lengths, table):
+    sequences = table.shape[0]
+    total = pl.pallas_call(
+        ring_kernel,
+        out_shape=jax.ShapeDtypeStruct((sequences, 1, 2 * D), pages.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(sequences,),
+            in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=pl.BlockSpec((None, 1, 2 * D), lambda b, *_: (b, 0, 0)),
+            scratch_shapes=[
+                pltpu.VMEM((2, PAGE, 2 * D), pages.dtype),
+                pltpu.SemaphoreType.DMA((2,)),
+            ],
+        ),
+    )(lengths, table, pages)
+    return total[:, 0]
+
+
+# %% check="14.7"
+checks.check("14.7", summed)
+
+# %%
+# checks.hint("14.7")
