@@ -94,7 +94,9 @@ def in_a_row(pages, lengths, table):
     block = (None, heads, PAGE, width)
     return pl.pallas_call(
         copy_kernel,
-        out_shape=jax.ShapeDtypeStruct((sequences, heads, columns * PAGE, width), pages.dtype),
+        out_shape=jax.ShapeDtypeStruct(
+            (sequences, heads, columns * PAGE, width), pages.dtype
+        ),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(sequences, columns),
@@ -221,7 +223,7 @@ def decode(q, pages, lengths, table):
 
     def page_map(b, j, lengths_ref, table_ref):
         last = jnp.maximum(pl.cdiv(lengths_ref[b], PAGE) - 1, 0)
-        return table_ref[b, jnp.minimum(j, last)], 0, 0
+        return jnp.where(lengths_ref[b] > 0, table_ref[b, jnp.minimum(j, last)], 0), 0, 0
 
     column = pltpu.VMEM((group, 1), jnp.float32)
     return pl.pallas_call(
@@ -278,7 +280,7 @@ checks.check("14.5", in_flight)
 # hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which lies in VMEM. Start
 # all copies before you wait for the first one, so that their latencies overlap, and make no copy for pages that do not exist.
 # Behind the last page of a sequence write zeros; there the table may hold any number. `sem` is one DMA semaphore. The call
-# is given. For 16 pages in each of two sequences the kernel may take at most 7,000 cycles (predicted (compiler)); with one
+# is given. For 16 pages in each of two sequences the kernel may take at most 9,000 cycles (predicted (compiler)); with one
 # page at a time it would be some 40,000.
 
 
@@ -302,17 +304,18 @@ def fetch_kernel(lengths_ref, table_ref, pages_ref, o_ref, sem):
 # %% given="14.6"
 def fetched(pages, lengths, table):
     sequences, columns = table.shape
-    return pl.pallas_call(
+    rows = pl.pallas_call(
         fetch_kernel,
-        out_shape=jax.ShapeDtypeStruct((sequences, columns * PAGE, 2 * D), pages.dtype),
+        out_shape=jax.ShapeDtypeStruct((sequences * columns * PAGE, 2 * D), pages.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(sequences,),
             in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
-            out_specs=pl.BlockSpec((None, columns * PAGE, 2 * D), lambda b, *_: (b, 0, 0)),
+            out_specs=pl.BlockSpec((columns * PAGE, 2 * D), lambda b, *_: (b, 0)),
             scratch_shapes=[pltpu.SemaphoreType.DMA],
         ),
     )(lengths, table, pages)
+    return rows.reshape(sequences, columns * PAGE, 2 * D)
 
 
 # %% check="14.6"
@@ -404,3 +407,262 @@ checks.check("14.7", summed)
 
 # %%
 # checks.hint("14.7")
+
+# %% [markdown]
+# ## 14.8 The call of a server
+#
+# *Difficulty 2 of 5. 5 minutes, 4 lines.*
+#
+# A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have room
+# for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50 tokens. The second has
+# 200 tokens in the cache and writes its next one, and so does the third, which has 31. The keys and values of the step's
+# tokens are already in their pages. Give four plain numbers:
+#
+# - **A** the rows of q that belong to a token
+# - **B** `kv_lens[1]`
+# - **C** `cu_q_lens[2]`
+# - **D** the entries of `page_indices[2]` that the kernel reads
+
+
+# %% answer="14.8"
+call = {"A": None, "B": None, "C": None, "D": None}
+### BEGIN SOLUTION
+call |= {"A": 52, "B": 201, "C": 51, "D": 2}
+### END SOLUTION
+
+# %% check="14.8"
+checks.check("14.8", call)
+
+# %%
+# checks.hint("14.8")
+
+# %% [markdown]
+# ## 14.9 From an empty cell: decode
+#
+# *Difficulty 5 of 5. 40 minutes, 70 lines. Further.*
+#
+# `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
+# 16, 256], with heads of keys, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may be
+# 0: such a sequence gets zeros. What belongs to no token may be NaN, and behind the last page of a sequence the table may
+# hold any number. JAX may prepare lists, and only lists, outside the kernel.
+#
+# With 8 heads of keys, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90, 512, 30, 380 and 336
+# tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their bytes. A ring
+# that starts anew with each sequence is too slow for that.
+
+
+# %% answer="14.9"
+decode_all = None
+### BEGIN SOLUTION
+COUNT, SLOTS = 16, 4  # pages of a block, and blocks in the ring
+BLOCK = COUNT * PAGE  # tokens
+
+
+def blocks_of(lengths, columns):
+    """Return how many blocks there are in all; of each, its sequence and its place in it."""
+    counts = (lengths + BLOCK - 1) // BLOCK
+    ends = jnp.cumsum(counts)
+    n = jnp.arange(len(lengths) * -(-columns // COUNT))
+    owner = jnp.minimum(jnp.searchsorted(ends, n, side="right"), len(lengths) - 1)
+    return [x.astype(jnp.int32) for x in (ends[-1:], owner, n - (ends - counts)[owner])]
+
+
+def all_kernel(
+    total_ref, owner_ref, place_ref, lengths_ref, table_ref, q_ref, pages_ref, o_ref, *refs
+):
+    m_ref, l_ref, acc_ref, buffer, sem = refs
+    heads = q_ref.shape[1]
+
+    def each_copy(n, do):
+        b, j, slot = owner_ref[n], place_ref[n], jax.lax.rem(n, SLOTS)
+        there = jnp.minimum(pl.cdiv(lengths_ref[b], PAGE) - j * COUNT, COUNT)
+
+        def of_page(t, _=None):
+            page = pages_ref.at[table_ref[b, j * COUNT + t]]
+            row = buffer.at[slot, :, pl.ds(t * PAGE, PAGE)]
+            do(pltpu.make_async_copy(page, row, sem.at[slot]))
+
+        @pl.when(there == COUNT)
+        def whole():
+            for t in range(COUNT):
+                of_page(t)
+
+        @pl.when(there < COUNT)
+        def part():
+            jax.lax.fori_loop(0, there, of_page, None)
+
+    def start(n):
+        pl.when(n < total_ref[0])(lambda: each_copy(n, lambda copy: copy.start()))
+
+    def block(n, _):
+        start(n + SLOTS - 1)
+        each_copy(n, lambda copy: copy.wait())
+        b, rows = owner_ref[n], buffer[jax.lax.rem(n, SLOTS)]
+        left = lengths_ref[b] - place_ref[n] * BLOCK
+
+        @pl.when(place_ref[n] == 0)
+        def begin():
+            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+            l_ref[...] = jnp.zeros_like(l_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        s = jnp.stack(
+            [
+                jax.lax.dot_general(
+                    q_ref[b, h],
+                    rows[h, :, :D],
+                    (((1,), (1,)), ((), ())),
+                    preferred_element_type=jnp.float32,
+                )
+                for h in range(heads)
+            ]
+        ) / math.sqrt(D)
+        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 2) < left, s, -jnp.inf)
+        v = rows[:, :, D:]
+        v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 1) < left, v, 0)
+        m_old, m = m_ref[...], jnp.maximum(m_ref[...], s.max(axis=2, keepdims=True))
+        p = jnp.exp(s - jnp.tile(m, (1, 1, BLOCK // 128)))
+        shrink = jnp.exp(m_old - m)
+        m_ref[...] = m
+        l_ref[...] = l_ref[...] * shrink + p.sum(axis=2, keepdims=True)
+        p = p.astype(v.dtype)
+        o = [jnp.dot(p[h], v[h], preferred_element_type=jnp.float32) for h in range(heads)]
+        acc_ref[...] = acc_ref[...] * shrink + jnp.stack(o)
+
+        @pl.when(left <= BLOCK)
+        def store():
+            o_ref[b] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+    o_ref[...] = jnp.zeros_like(o_ref)  # for sequences without tokens
+    for n in range(SLOTS - 1):
+        start(n)
+    jax.lax.fori_loop(0, total_ref[0], block, None)
+
+
+def decode_all(q, pages, lengths, table):
+    """Attention of all sequences in one step: the ring goes on from sequence to sequence."""
+    _, heads, group, _ = q.shape
+    whole = pl.BlockSpec(q.shape, lambda i, *_: (0, 0, 0, 0))
+    statistic = pltpu.VMEM((heads, group, 128), jnp.float32)
+    return pl.pallas_call(
+        all_kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=5,
+            grid=(1,),
+            in_specs=[whole, pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=whole,
+            scratch_shapes=[
+                *[statistic] * 3,
+                pltpu.VMEM((SLOTS, heads, BLOCK, 2 * D), pages.dtype),
+                pltpu.SemaphoreType.DMA((SLOTS,)),
+            ],
+        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=32 << 20),
+    )(*blocks_of(lengths, table.shape[1]), lengths, table, q, pages)
+
+
+### END SOLUTION
+
+# %% check="14.9"
+checks.check("14.9", decode_all)
+
+# %%
+# checks.hint("14.9")
+
+# %% [markdown]
+# ## 14.10 Golf: one prompt for all
+#
+# *Difficulty 4 of 5. 20 minutes, 50 lines. Further.*
+#
+# The requests to a server often begin with the same text, such as its instructions. Their pages need to be in memory only
+# once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128], `pages` is
+# float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with, which are full.
+# After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its row of
+# `table`; behind its last page the table holds zeros. What belongs to no token may be NaN. The result is the attention of each
+# sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win: par is 300,000 bytes for four
+# sequences that share 6 pages and have 10 of their own.
+
+
+# %% answer="14.10"
+shared = None
+### BEGIN SOLUTION
+
+
+def shared_kernel(
+    prefix_ref, lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref
+):
+    t, (sequences, columns) = pl.program_id(0), table_ref.shape
+    common, group = prefix_ref.shape[0], q_ref.shape[0] // sequences
+
+    def add(at, left):
+        k, v = page_ref[:, :D], page_ref[:, D:]
+        s = scores(q_ref[at], k) / math.sqrt(D)
+        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+        v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+        m_old, m = m_ref[at], jnp.maximum(m_ref[at], s.max(axis=1, keepdims=True))
+        p, shrink = jnp.exp(s - m), jnp.exp(m_old - m)
+        m_ref[at] = m
+        l_ref[at] = l_ref[at] * shrink + p.sum(axis=1, keepdims=True)
+        acc_ref[at] = acc_ref[at] * shrink + weighted(p, v)
+
+    @pl.when(t == 0)
+    def begin():
+        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+        l_ref[...] = jnp.zeros_like(l_ref)
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    @pl.when(t < common)
+    def of_all():
+        add(slice(None), PAGE)
+
+    b, j = (t - common) // columns, (t - common) % columns
+    left = lengths_ref[jnp.maximum(b, 0)] - j * PAGE
+
+    @pl.when((t >= common) & (left > 0))
+    def of_one():
+        add(pl.ds(pl.multiple_of(b * group, group), group), left)
+
+    @pl.when(t == pl.num_programs(0) - 1)
+    def store():
+        o_ref[...] = acc_ref[...] / l_ref[...]
+
+
+def shared(q, pages, prefix, lengths, table):
+    """Attention over a prompt that all sequences share, and over their own tokens."""
+    (sequences, group, _), columns, common = q.shape, table.shape[1], len(prefix)
+
+    def page_map(t, prefix_ref, lengths_ref, table_ref):
+        own = jnp.maximum(t - common, 0)
+        b = own // columns
+        j = jnp.minimum(own % columns, pl.cdiv(lengths_ref[b], PAGE) - 1)
+        first = prefix_ref[jnp.minimum(t, common - 1)]
+        return jnp.where(t < common, first, table_ref[b, j]), 0, 0
+
+    rows = sequences * group
+    whole = pl.BlockSpec((rows, D), lambda t, *_: (0, 0))
+    column = pltpu.VMEM((rows, 1), jnp.float32)
+    o = pl.pallas_call(
+        shared_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, D), q.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=3,
+            grid=(common + sequences * columns,),
+            in_specs=[whole, pl.BlockSpec((None, PAGE, 2 * D), page_map)],
+            out_specs=whole,
+            scratch_shapes=[column, column, pltpu.VMEM((rows, D), jnp.float32)],
+        ),
+    )(prefix, lengths, table, q.reshape(rows, D), pages)
+    return o.reshape(q.shape)
+
+
+### END SOLUTION
+
+# %% check="14.10"
+checks.check("14.10", shared)
+
+# %%
+# checks.hint("14.10")
+
+# %% [markdown]
+# <!-- next -->

@@ -1,0 +1,85 @@
+"""Online softmax over the pages of several sequences."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_14 import pages as of
+
+LENGTHS = ((40, 16, 0, 25), (5, 48), (64, 33, 17), (0, 1))
+
+
+def _cases() -> list[tuple]:
+    """Return ragged lengths, full pages, none at all; NaN where nobody's tokens are; scores far below 0 at the end."""
+    cases = [(of.queries(seed, len(each), 4, of.D), *of.pool(seed, each)) for seed, each in enumerate(LENGTHS)]
+    q, pages, *lists = cases[0]
+    return [*cases, (abs(q) + 1, pages.at[..., : of.D].add(-8), *lists)]
+
+
+def _decode(q, pages, lengths, table):
+    return of.attention(q, of.rows_of(pages, table), lengths)
+
+
+def _by_page(q, pages, lengths, table, *, rescaled_l=True, rescaled_acc=True, carried=True, masked=True):
+    """Return online softmax page by page, with something left out."""
+    rows = of.kept(of.rows_of(pages, table), lengths)
+    m = jnp.full((*q.shape[:2], 1), -jnp.inf)
+    total, acc = jnp.zeros_like(m), jnp.zeros(q.shape)
+    for j in range(0, rows.shape[1], of.PAGE):
+        k, v = jnp.split(rows[:, j : j + of.PAGE], 2, axis=-1)
+        there = (j + jnp.arange(of.PAGE))[None, None] < lengths[:, None, None]
+        some = (lengths > j)[:, None, None]
+        s = jnp.einsum("bgd,btd->bgt", q, k, precision="highest") / jnp.sqrt(of.D)
+        s = jnp.where(there | (not masked), s, -jnp.inf)
+        new = jnp.maximum(m, s.max(axis=-1, keepdims=True)) if carried else s.max(axis=-1, keepdims=True)
+        new = jnp.where(some, new, m)
+        p = jnp.where(some, jnp.exp(s - jnp.where(some, new, 0)), 0)
+        shrink = jnp.where(some & (m > -jnp.inf), jnp.exp(m - jnp.where(some, new, 0)), 1)
+        shrink = shrink if carried else 1.0
+        total = total * (shrink if rescaled_l else 1.0) + p.sum(axis=-1, keepdims=True)
+        acc = acc * (shrink if rescaled_acc else 1.0) + jnp.einsum("bgt,btd->bgd", p, v, precision="highest")
+        m = new
+    return acc / jnp.where(total == 0, 1, total)
+
+
+def _slip(means: str, next: str, **left_out) -> judges.Slip:
+    return judges.Slip(means=means, value=lambda *args: _by_page(*args, **left_out), next=next)
+
+
+def _first_length(q, pages, lengths, table):
+    return _decode(q, pages, jnp.minimum(lengths, of.PAGE), table)
+
+
+EXERCISE = Exercise(
+    id="14.4",
+    title="Page after page",
+    kind="write",
+    defines="decode_kernel",
+    judged="decode",
+    cases=_cases,
+    reference=_decode,
+    slips=(
+        _slip("l is not rescaled when the maximum grows", "l = l * shrink + p.sum(...).", rescaled_l=False),
+        _slip("acc is not rescaled when the maximum grows", "acc = acc * shrink + p @ v.", rescaled_acc=False),
+        _slip("each page has a maximum of its own", "carry m from page to page, and rescale l and acc.", carried=False),
+        _slip(
+            "tokens behind the last one count, with a score of 0",
+            "mask the scores with -inf before the maximum.",
+            masked=False,
+        ),
+        judges.Slip(
+            means="of each sequence the first page alone counts",
+            value=_first_length,
+            next="the number of a token is j * PAGE + its row in the page.",
+        ),
+    ),
+    hints=(
+        "Begin at the first page of a sequence, add at each page that has a token, store at the last step. What tells "
+        "a step how many of its tokens count?",
+        "left = lengths_ref[b] - j * PAGE. Scores of tokens from left on become -inf, and their values 0. Rescale l "
+        "and acc by exp(m_old - m).",
+        "Add under pl.when(left > 0). At the last step o_ref[...] = jnp.where(lengths_ref[b] > 0, acc / l, 0): of a "
+        "sequence without tokens acc / l is 0 / 0.",
+    ),
+    points=3,
+)

@@ -1,0 +1,90 @@
+"""Pages that are fetched by hand, all of a sequence at once."""
+
+import jax.numpy as jnp
+
+from course_lib import compiler, cost, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_14 import pages as of
+
+MOST_CYCLES = 9_000
+
+
+def _cases() -> list[tuple]:
+    lengths = (40, 16, 5), (1, 64), (33,), (47, 0, 16)
+    return [
+        of.pool(seed, each, columns=columns, stale=0.5)
+        for seed, (each, columns) in enumerate(zip(lengths, (4, 4, 7, 3), strict=True))
+    ]
+
+
+def _large() -> tuple:
+    return of.pool(9, (250, 256), stale=0.5)
+
+
+def _fetched(pages, lengths, table):
+    whole = -(-lengths // of.PAGE) * of.PAGE
+    return of.kept(of.rows_of(pages, table), whole)
+
+
+def _bytes(pages, lengths, table) -> int:
+    """Return the bytes of the pages that sequences have, of the result, and of the lists."""
+    owned = int((-(-lengths // of.PAGE)).sum())
+    return cost.stored_bytes(pages[:owned], _fetched(pages, lengths, table), lengths, table)
+
+
+def _of_first(pages, lengths, table):
+    return _fetched(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
+
+
+def _full_pages(pages, lengths, table):
+    return of.kept(of.rows_of(pages, table), lengths // of.PAGE * of.PAGE)
+
+
+def _overlaps(fetched):
+    """Demand at most MOST_CYCLES for two sequences of 16 pages, where a compiler is at hand."""
+    try:
+        report = compiler.compile_tpu(fetched, *_large())
+    except compiler.Unavailable:
+        return None
+    if report.cycles is None or report.cycles <= MOST_CYCLES:
+        return None
+    return (
+        f"For 16 pages in each of two sequences it takes {report.cycles:,} cycles, predicted (compiler), and "
+        f"{MOST_CYCLES:,} are asked for. {report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
+        "start the copies of all pages in one loop, and wait for them in a second one.",
+    )
+
+
+EXERCISE = Exercise(
+    id="14.6",
+    title="All pages at once",
+    kind="write",
+    defines="fetch_kernel",
+    judged="fetched",
+    cases=_cases,
+    reference=_fetched,
+    budget=judges.Budget(hbm_bytes=_bytes),
+    slips=(
+        judges.Slip(
+            means="every sequence gets the pages of sequence 0",
+            value=_of_first,
+            next="row b of the table belongs to sequence b = pl.program_id(0).",
+        ),
+        judges.Slip(
+            means="a last page that is not full is left out",
+            value=_full_pages,
+            next="round up: a sequence has pl.cdiv(lengths_ref[b], PAGE) pages.",
+        ),
+    ),
+    also=(_overlaps,),
+    also_at=lambda: [_large()],
+    hints=(
+        "One loop starts the copies, a second one waits for them. What must the rows behind the last page hold, and "
+        "when do you write them?",
+        "Write zeros first, then start: a copy that is on its way must not be written over. A sequence has "
+        "pl.cdiv(lengths_ref[b], PAGE) pages.",
+        "copy(j) is pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], o_ref.at[pl.ds(j * PAGE, PAGE)], sem); all "
+        "copies count on one semaphore, so wait as often as you started.",
+    ),
+    points=3,
+)

@@ -1,0 +1,70 @@
+"""A ring of pages: to be repaired."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_14 import pages as of
+
+
+def _cases() -> list[tuple]:
+    """Return one, two and more pages, last pages that are full and not, and a sequence without tokens."""
+    lengths = (70, 16, 33), (100, 5), (0, 48), (17,)
+    return [of.pool(seed, each) for seed, each in enumerate(lengths)]
+
+
+def _summed(pages, lengths, table):
+    return of.kept(of.rows_of(pages, table), lengths).sum(axis=1)
+
+
+def _of_first(pages, lengths, table):
+    return _summed(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
+
+
+def _full_pages(pages, lengths, table):
+    return _summed(pages, lengths // of.PAGE * of.PAGE, table)
+
+
+def _two_late(pages, lengths, table):
+    """Return it where page j + 2 arrives in the slot of page j before that is read."""
+    count = -(-lengths // of.PAGE)
+    j = jnp.arange(table.shape[1])
+    at = jnp.where(j + 2 < count[:, None], j + 2, j)
+    return _summed(pages, lengths, jnp.take_along_axis(table, at, axis=1))
+
+
+EXERCISE = Exercise(
+    id="14.7",
+    title="Repair: a ring of pages",
+    kind="repair",
+    defines="ring_kernel",
+    judged="summed",
+    cases=_cases,
+    reference=_summed,
+    slips=(
+        judges.Slip(
+            means="every sequence reads row 0 of the table",
+            value=_of_first,
+            next="row b of the table belongs to sequence b.",
+        ),
+        judges.Slip(
+            means="a last page that is not full is left out",
+            value=_full_pages,
+            next="round up: a sequence has pl.cdiv(length, PAGE) pages.",
+        ),
+        judges.Slip(
+            means="page j + 2 is there when page j is to be read",
+            value=_two_late,
+            next="ask for one page ahead: with two slots, page j + 2 goes where page j still is.",
+        ),
+    ),
+    hints=(
+        "Three questions: whose row of the table is read, how many pages does a sequence have, and which slot does "
+        "the page go to that is asked for in add?",
+        "Page j + 2 has the slot of page j, which is read a line later. With two slots one page can be on its way "
+        "while another is read.",
+        "pl.cdiv(length, PAGE); table_ref[b, j]; start page 0 before the loop, and in it page j + 1 before the wait "
+        "for page j.",
+    ),
+    points=3,
+)

@@ -1,0 +1,97 @@
+"""A whole kernel from an empty cell: decoding with pages, close to the time of its bytes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import compiler
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_14 import pages as of
+
+LIMITS = {(700, 90, 512, 30, 380, 336): 23_000, (512, 512, 512, 512): 18_450}  # lengths: the most cycles
+HEADS, GROUP = 8, 4
+
+
+def _bfloat16(seed: int, lengths: tuple[int, ...], heads: int) -> tuple:
+    pages, *lists = of.pool(seed, lengths, (heads,))
+    q = of.queries(seed, len(lengths), heads, GROUP, of.D)
+    return q.astype(jnp.bfloat16), pages.astype(jnp.bfloat16), *lists
+
+
+def _cases() -> list[tuple]:
+    """Return ragged lengths, some above a block of 256 tokens, full pages, none at all; scores far below 0."""
+    cases = [
+        _bfloat16(seed, lengths, heads)
+        for seed, (lengths, heads) in enumerate((((300, 16, 0, 25), 1), ((5, 272), 2), ((0, 64, 1), 1)))
+    ]
+    q, pages, *lists = cases[1]
+    return [*cases, (abs(q) + 1, pages.at[..., : of.D].add(-8), *lists)]
+
+
+def _decode(q, pages, lengths, table):
+    """Return it with the exponentials rounded to bfloat16 before their matmul."""
+    rows = of.kept(of.rows_of(pages, table), lengths).astype(jnp.float32)
+    there = jnp.arange(rows.shape[-2]) < lengths[:, None, None, None]
+    s = jnp.einsum("bhgd,bhtd->bhgt", q.astype(jnp.float32), rows[..., : of.D], precision="highest") / of.D**0.5
+    s = jnp.where(there, s, -jnp.inf)
+    m = s.max(axis=-1, keepdims=True)
+    p = jnp.exp(s - jnp.where(jnp.isneginf(m), 0, m))
+    total = p.sum(axis=-1, keepdims=True)
+    o = jnp.einsum("bhgt,bhtd->bhgd", jax.lax.reduce_precision(p, 8, 7), rows[..., of.D :], precision="highest")
+    return (o / jnp.where(total == 0, 1, total)).astype(q.dtype)
+
+
+def _shapes(lengths: tuple[int, ...]) -> tuple:
+    """Return shapes of q and pages, and the values of lengths and table: pages one after another."""
+    counts = [-(-length // of.PAGE) for length in lengths]
+    table, begin = np.zeros((len(counts), max(counts)), np.int32), 0
+    for row, count in zip(table, counts, strict=True):
+        row[:count] = np.arange(begin, begin + count)
+        begin += count
+    q = jax.ShapeDtypeStruct((len(lengths), HEADS, GROUP, of.D), jnp.bfloat16)
+    pages = jax.ShapeDtypeStruct((begin, HEADS, of.PAGE, 2 * of.D), jnp.bfloat16)
+    return q, pages, np.array(lengths, np.int32), table
+
+
+def _fast_enough(decode_all):
+    """Demand the cycles of LIMITS, where a compiler is at hand."""
+    for lengths, most in LIMITS.items():
+        try:
+            report = compiler.compile_tpu(decode_all, *_shapes(lengths))
+        except compiler.Unavailable:
+            return None
+        of_lengths = f"For sequences of {', '.join(map(str, lengths))} tokens"
+        if not report.ok:
+            return f"{of_lengths} the compiler refuses it: {report.error}", "mind the VMEM that the ring takes."
+        if report.cycles is None or report.cycles <= most:
+            continue
+        waits, scalar = (report.time_split.get(name, 0) for name in ("DMA wait", "scalar"))
+        return (
+            f"{of_lengths} it takes {report.cycles:,} cycles, predicted (compiler), and {most:,} are asked for: "
+            f"{waits:,} are waiting for copies, {scalar:,} scalar code.",
+            "let the ring go on from sequence to sequence, so that copies are always in flight."
+            if waits > scalar
+            else "start the copies of a whole block without a loop, and let no step run that has no tokens.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="14.9",
+    title="From an empty cell: decode",
+    kind="write",
+    defines="decode_all",
+    cases=_cases,
+    reference=_decode,
+    also=(_fast_enough,),
+    also_at=lambda: [_bfloat16(9, (512, 30, 336), 2)],
+    hints=(
+        "The lesson's third kernel waits at the start of each sequence. What if there were one list of all blocks of "
+        "all sequences, and one ring for it?",
+        "Number the blocks through: JAX makes two lists, the sequence of block n and its place in it, by cumsum and "
+        "searchsorted. A grid of one step loops over them; q and the result lie in VMEM as a whole.",
+        "Begin m, l and acc where the place is 0, and store where no token is left after the block. Sixteen pages a "
+        "block, four slots, m and l in all lanes, and copies of a whole block without a loop are fast enough.",
+    ),
+    points=4,
+)

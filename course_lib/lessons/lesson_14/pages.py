@@ -1,0 +1,67 @@
+"""Pools of pages with sequences in them, and what kernels compute from them, in plain JAX and float32."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
+BEYOND = 7_777  # a number that no page has: what a table holds behind the last page of a sequence
+
+
+def pool(
+    seed: int,
+    lengths: tuple[int, ...],
+    shape=(),
+    *,
+    columns: int = 0,
+    beyond: int = BEYOND,
+    stale=np.nan,
+    spare: int = 2,
+):
+    """Return pages [N, *shape, PAGE, 2 * D], lengths and table, with pages in random order and ``spare`` that nobody has.
+
+    What belongs to no token is ``stale``. Behind the last page of a sequence the table holds ``beyond``.
+    """
+    rng = np.random.default_rng(seed)
+    counts = [-(-length // PAGE) for length in lengths]
+    order = list(rng.permutation(sum(counts) + spare))
+    pages = np.full((len(order), *shape, PAGE, 2 * D), stale, np.float32)
+    table = np.full((len(lengths), max(columns, *counts, 1)), beyond, np.int32)
+    for b, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        for j in range(count):
+            page, there = order.pop(), min(PAGE, length - j * PAGE)
+            table[b, j] = page
+            pages[page, ..., :there, :] = rng.uniform(-2, 2, (*shape, there, 2 * D))
+    return jnp.array(pages), jnp.array(lengths, jnp.int32), jnp.array(table)
+
+
+def queries(seed: int, *shape: int) -> jax.Array:
+    """Return float32 values from -2 to 2, the same at every call."""
+    return jnp.array(np.random.default_rng(100 + seed).uniform(-2, 2, shape), jnp.float32)
+
+
+def rows_of(pages, table):
+    """Return the rows of each sequence one after another, [B, *shape, M * PAGE, 2 * D], whatever they hold."""
+    found = pages[jnp.clip(table, 0, len(pages) - 1)]  # [B, M, *shape, PAGE, 2 * D]
+    found = jnp.moveaxis(found, 1, -3)
+    return found.reshape(*found.shape[:-3], -1, found.shape[-1])
+
+
+def kept(rows, lengths, replaced=0.0):
+    """Return the rows of [B, *shape, T, 2 * D] that count, and ``replaced`` for the others."""
+    there = jnp.arange(rows.shape[-2]) < lengths.reshape(-1, *[1] * (rows.ndim - 2))
+    return jnp.where(there[..., None], rows, replaced)
+
+
+def attention(q, rows, lengths):
+    """Return attention of q [B, ..., G, D] over the rows that count; zeros for a sequence without tokens."""
+    rows = kept(rows, lengths)
+    there = jnp.arange(rows.shape[-2]) < lengths.reshape(-1, *[1] * (rows.ndim - 1))
+    s = jnp.einsum("...gd,...td->...gt", q, rows[..., :D], precision="highest") / math.sqrt(D)
+    s = jnp.where(there, s, -jnp.inf)
+    m = s.max(axis=-1, keepdims=True)
+    p = jnp.exp(s - jnp.where(jnp.isneginf(m), 0, m))
+    total = p.sum(axis=-1, keepdims=True)
+    return jnp.einsum("...gt,...td->...gd", p, rows[..., D:], precision="highest") / jnp.where(total == 0, 1, total)
