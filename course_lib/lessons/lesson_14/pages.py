@@ -20,7 +20,7 @@ def pool(
     stale=np.nan,
     spare: int = 2,
 ):
-    """Return pages [N, *shape, PAGE, 2 * D], lengths and table, with pages in random order and ``spare`` that nobody has.
+    """Return pages [N, *shape, PAGE, 2 * D], lengths and table, pages in random order, ``spare`` of them nobody's.
 
     What belongs to no token is ``stale``. Behind the last page of a sequence the table holds ``beyond``.
     """
