@@ -23,18 +23,26 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import chips, compiler, cost, grid, judges, viz
+from course_lib import chips, compiler, judges, viz
 from course_lib.kernels import paged_attention as library
 
 # config.json of meta-llama/Llama-3.1-8B
 LAYERS, HIDDEN, MIDDLE, WORDS = 32, 4096, 14336, 128256
-HEADS, KEY_HEADS, D = 32, 8, 128  # heads of queries, heads of keys and values, elements of a head
+HEADS, KEY_HEADS, D = (
+    32,
+    8,
+    128,
+)  # heads of queries, heads of keys and values, elements of a head
 v5e = chips.chip("v5e")
 
-of_attention = 2 * HIDDEN * HEADS * D + 2 * HIDDEN * KEY_HEADS * D  # weights of q and o, of k and v
+of_attention = (
+    2 * HIDDEN * HEADS * D + 2 * HIDDEN * KEY_HEADS * D
+)  # weights of q and o, of k and v
 parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
 kept = 2 * LAYERS * KEY_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
-print(f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes kept for each token of text")
+print(
+    f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes kept for each token of text"
+)
 
 
 # %%
@@ -106,7 +114,9 @@ def fitting(page):
 print(f"reserved for the longest: {ROOM // 4096}")
 for page in (1, 16, 128, 1024):
     n = fitting(page)
-    print(f"pages of {page:5}: {n:3}, {requests[:n].sum() / ROOM:4.0%} of the room is in use")
+    print(
+        f"pages of {page:5}: {n:3}, {requests[:n].sum() / ROOM:4.0%} of the room is in use"
+    )
 
 # %% [markdown]
 # Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is
@@ -175,7 +185,9 @@ def update(q_ref, rows, left, m_ref, l_ref, acc_ref):
     m_ref[...] = m
     l_ref[...] = l_ref[...] * shrink + p.sum(axis=2, keepdims=True)
     p = p.astype(rows.dtype)
-    acc_ref[...] = acc_ref[...] * shrink + jnp.stack([dot(p[h], rows[h, :, D:]) for h in heads])
+    acc_ref[...] = acc_ref[...] * shrink + jnp.stack(
+        [dot(p[h], rows[h, :, D:]) for h in heads]
+    )
 
 
 def page_kernel(lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref):
@@ -226,9 +238,13 @@ def over_rows(q, rows, lengths):
     """Return attention in JAX over rows [sequences, heads of keys, tokens, 2 D]: mask, softmax, weighted sum."""
     there = (jnp.arange(rows.shape[2]) < lengths[:, None])[:, None, :, None]
     k, v = jnp.where(there, rows[..., :D], 0), jnp.where(there, rows[..., D:], 0)
-    s = jnp.einsum("bhgd,bhtd->bhgt", q, k, preferred_element_type=jnp.float32) / math.sqrt(D)
+    s = jnp.einsum("bhgd,bhtd->bhgt", q, k, preferred_element_type=jnp.float32) / math.sqrt(
+        D
+    )
     p = jax.nn.softmax(jnp.where(there[..., 0][:, :, None], s, -jnp.inf), axis=-1)
-    o = jnp.einsum("bhgt,bhtd->bhgd", p.astype(v.dtype), v, preferred_element_type=jnp.float32)
+    o = jnp.einsum(
+        "bhgt,bhtd->bhgd", p.astype(v.dtype), v, preferred_element_type=jnp.float32
+    )
     return o.astype(q.dtype)
 
 
@@ -257,6 +273,12 @@ small = drawn([40, 16, 25])
 print(verdict_on(a_page_a_step, plain, *small))
 
 # %% [markdown]
+# Step through it. **Look for** the steps behind the end of a sequence: which page do they copy?
+
+# %%
+viz.grid_player(a_page_a_step, *small)
+
+# %% [markdown]
 # The kernel is right for these numbers. It has a fault all the same, which none of them shows. The last page of a
 # sequence is rarely full. What lies behind its last token is whatever was there before, perhaps of a text that has ended.
 # The scores of such tokens are masked, and their weights are 0. **Predict** what happens if an old value there is
@@ -264,7 +286,9 @@ print(verdict_on(a_page_a_step, plain, *small))
 
 # %% tags=["predict"]
 q, pages, lengths, table = small
-stale = pages.at[table[0, 2], :, 40 % PAGE :].set(jnp.nan)  # behind the last token of sequence 0
+stale = pages.at[table[0, 2], :, 40 % PAGE :].set(
+    jnp.nan
+)  # behind the last token of sequence 0
 print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
 
 # %% [markdown]
@@ -301,7 +325,13 @@ print(f"the kernel:                  {first.seconds * 1e6:6.1f} us, predicted (c
 # in which instructions of the body are issued; the other three are waiting, for copies and for the results of two units.
 
 # %%
-WAITS = {"scalar": "scalar", "DMA wait": "copies", "XLU": "XLU", "MXU": "MXU", "issue": "issue"}
+WAITS = {
+    "scalar": "scalar",
+    "DMA wait": "copies",
+    "XLU": "XLU",
+    "MXU": "MXU",
+    "issue": "issue",
+}
 HEADING = f"{'':44}cycles" + "".join(f"{name:>8}" for name in WAITS.values())
 
 
@@ -384,7 +414,9 @@ def several_pages(q, pages, lengths, table, count=4):
 
 
 stale = pages.at[table[0, 2], :, 40 % PAGE :].set(jnp.nan)
-print(verdict_on(functools.partial(several_pages, count=2), plain, q, stale, lengths, table))
+print(
+    verdict_on(functools.partial(several_pages, count=2), plain, q, stale, lengths, table)
+)
 
 # %% [markdown]
 # **Predict** for 4 and for 16 pages a step: how many times as long as its bytes does the kernel take?
@@ -568,6 +600,7 @@ print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} u
 # uses plain softmax. `keep` puts the newest token's keys and values where they belong: in pages, that is page
 # `length // PAGE` of its row, at place `length % PAGE`.
 
+
 # %%
 def small_model(layers=2, width=128, heads=2, group=2, words=61):
     """Return random weights: the words, of each layer those of q, of k and v, of o and of an MLP, and the output."""
@@ -645,6 +678,57 @@ print("the same words:", (by_kernel == by_softmax).all())
 # All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one is
 # full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
 #
+# ## The call of a server
+#
+# Servers have an interface for this kernel, and a step of a server is not only decoding: while some sequences write, others
+# begin with a prompt, all of whose tokens ask at once. vLLM calls `ragged_paged_attention` with both in one batch, and the library has
+# a function with the same arguments (`course_lib.kernels.paged_attention_wrappers`):
+#
+# - `q`: the queries of all sequences, one after another: as many rows as there are tokens in this step
+# - `kv_pages`: the pages; theirs hold, for each token, the key and the value of every head
+# - `kv_lens`: for each sequence, the tokens that it has in its pages, those of this step among them
+# - `page_indices`: the page table
+# - `cu_q_lens`: where the rows of each sequence begin in q; the last entry that counts is the number of rows
+# - `num_seqs`: how many sequences there are, because the lists have room for more
+#
+# A query of a prompt sees the tokens up to its own. **Predict** for three sequences, a prompt of 7 tokens and two that write
+# one token each after 20 and 33 tokens: what are `kv_lens` and `cu_q_lens`?
+
+# %% tags=["predict"]
+from course_lib.kernels import paged_attention_wrappers
+
+before, new = (
+    np.array([0, 20, 33]),
+    np.array([7, 1, 1]),
+)  # tokens in the pages, tokens of this step
+kv_lens, cu_q_lens = before + new, np.concatenate([[0], np.cumsum(new)])
+print("kv_lens  ", kv_lens)
+print("cu_q_lens", cu_q_lens)
+
+table = table_of(kv_lens)
+keys = jax.random.split(jax.random.key(4), 2)
+q = jax.random.normal(keys[0], (cu_q_lens[-1], 4, D))
+kv_pages = jax.random.normal(
+    keys[1], (table.max() + 1, PAGE, 2 * 2, D)
+)  # two heads of keys
+o = paged_attention_wrappers.ragged_paged_attention(
+    q, kv_pages, *map(jnp.int32, (kv_lens, table, cu_q_lens, [3])), sm_scale=D**-0.5
+)
+for row in (0, 6, 7, 8):
+    b = int(np.searchsorted(cu_q_lens, row, side="right")) - 1
+    seen = before[b] + row - cu_q_lens[b] + 1  # tokens up to its own
+    rows = kv_pages[table[b]].reshape(-1, 2, 2, D)[:seen]
+    s = jnp.einsum("hgd,thd->hgt", q[row].reshape(2, 2, D), rows[:, :, 0]) / math.sqrt(D)
+    alone = jnp.einsum("hgt,thd->hgd", jax.nn.softmax(s, axis=-1), rows[:, :, 1])
+    off = float(abs(o[row] - alone.reshape(4, D)).max())
+    print(f"row {row}: sequence {b}, sees {seen:2} tokens; differs by {off:.0e}")
+
+# %% [markdown]
+# PyTorch/XLA and JAX have an older interface for decoding alone, `paged_attention(q, k_pages, v_pages, lengths,
+# page_indices, pages_per_compute_block=...)`, with keys and values in two arrays. `pages_per_compute_block` is the
+# `count` of this lesson: it changes the time, and not the result. The library's function of that name ignores it, and so it does
+# `megacore_mode`, which says how chips with two cores divide the work.
+#
 # ## How fast does it write?
 #
 # Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step takes the time of the
@@ -670,3 +754,67 @@ for name, factor in times.items():
 # gives each sequence as many steps as the longest needs. Copies by hand stop where a sequence stops, and what they wait
 # for is latency: it takes two to three blocks in flight to keep the memory busy, and at the start of each sequence there
 # are none, unless the kernel asks for them while it still computes the sequence before.
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A model has 24 layers and 4 heads of keys of 128 elements, in bfloat16. How many bytes does it keep for each
+# token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
+#
+# <details><summary>2. Why does a larger batch write more tokens in a second, and why does that come to an end?</summary>
+# The weights are read once for the whole batch. What is kept is read for each sequence, so once it takes longer than the
+# weights, further sequences add nearly as much time as tokens.</details>
+#
+# <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same. What did it
+# forget?</summary> To clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
+#
+# <details><summary>4. Pages of 32 KiB arrive 1,200 cycles after they were asked for, and the memory delivers 546 bytes a cycle.
+# How many have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
+#
+# <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough slots. Where do
+# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks before
+# this one is finished.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read a
+# prompt that many sequences share only once.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### Pages of bytes
+#
+# What limits the kernel is bytes, so halve them: keep keys and values in int8, with one scale for each head of keys and one for each of values.
+# A score is linear in the key, and the result is linear in the values, so both scales can wait until after the matmuls. **Predict**
+# the time of the library's kernel for `even`.
+
+# %% tags=["predict"]
+in_bytes = jax.ShapeDtypeStruct(even[1].shape, jnp.int8)
+scales = jax.ShapeDtypeStruct((2, KEY_HEADS), jnp.float32)
+
+
+def of_bytes(q, pages, lengths, table, scales):
+    merged = q.reshape(q.shape[0], -1, D)
+    return library.paged_attention(merged, pages, lengths, table, scales).reshape(q.shape)
+
+
+report = compiler.compile_tpu(of_bytes, even[0], in_bytes, *even[2:], scales)
+print(
+    f"int8: {report.seconds * 1e6:.1f} us, of which {bytes_us(even) / 2:.1f} us for bytes"
+)
+
+# %% [markdown]
+# ### What the figures of this lesson rest on
+#
+# As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the first two
+# kernels the table, because their index maps read it. It adds arithmetic to each such load. For `even` that is a few instructions a
+# page. For a table in any order it would be many, and would be counted as scalar code of the kernel, which is why the pages
+# of `even` follow one another. In the kernels that copy by hand the table only says where a copy begins, so nothing is added.
+
+# %% [markdown]
+# <!-- next -->
