@@ -2,13 +2,13 @@
 # # Lesson 14: Paged attention
 #
 # *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
-# for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not need
-# a TPU; with one, the kernels also run on it. This lesson is a draft.*
+# for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
+# need a TPU; with one, the kernels also run on it. This lesson is a draft.*
 #
 # A language model writes one token at a time. For each token it reads all of its weights, and everything that it has kept
-# of the text so far. How many tokens can one chip write in a second? The bandwidth of its memory gives an answer before there is
-# any code. Run the three cells: they compute it for a model of 8 billion parameters, from the numbers in its published
-# configuration.
+# of the text so far. How many tokens can one chip write in a second? The bandwidth of its memory gives an answer before
+# there is any code. Run the three cells: they compute it for a model of 8 billion parameters, from the numbers in its
+# published configuration.
 
 # %%
 # FIRST CELL
@@ -28,16 +28,10 @@ from course_lib.kernels import paged_attention as library
 
 # config.json of meta-llama/Llama-3.1-8B
 LAYERS, HIDDEN, MIDDLE, WORDS = 32, 4096, 14336, 128256
-HEADS, KEY_HEADS, D = (
-    32,
-    8,
-    128,
-)  # heads of queries, heads of keys and values, elements of a head
+HEADS, KEY_HEADS, D = 32, 8, 128  # of queries; of keys and values; elements of each
 v5e = chips.chip("v5e")
 
-of_attention = (
-    2 * HIDDEN * HEADS * D + 2 * HIDDEN * KEY_HEADS * D
-)  # weights of q and o, of k and v
+of_attention = 2 * HIDDEN * (HEADS + KEY_HEADS) * D  # weights of q and o, of k and v
 parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
 kept = 2 * LAYERS * KEY_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
 print(
@@ -70,8 +64,8 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 #
 # In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** how many times as long as its bytes
 # does the first kernel take that you would write for this? And what does it spend that time on: the matmuls, the
-# exponentials, the copies, or something else? At the end of the lesson you will have seen a kernel that takes as long as its
-# bytes, and you will know what each step on the way removed.
+# exponentials, the copies, or something else? At the end of the lesson you will have seen a kernel that takes as long as
+# its bytes, and you will know what each step on the way removed.
 #
 # After this lesson you can
 # - say how many tokens a second a chip can write, from the numbers of a model,
@@ -87,14 +81,17 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 #
 # > **KV cache**: the keys and values of all tokens so far, which every further token attends to.
 # >
-# > **decode**: to compute one token for each sequence. **prefill**: to compute all tokens of a prompt at once.
+# > **decode**: to compute the next token of each sequence.
+# >
+# > **prefill**: to compute all tokens of a prompt at once.
 #
 # How much room does a sequence need? Nobody knows how long it will become. If you reserve room for the longest possible
-# text, most of it stays empty. So the cache is cut into *pages* of a few tokens, and a sequence gets a page when its last one
-# is full. Its pages may lie anywhere.
+# text, most of it stays empty. So the cache is cut into *pages* of a few tokens, and a sequence gets a page when its last
+# one is full. Its pages may lie anywhere.
 #
-# > **page**: room for the keys and values of a fixed number of tokens of one layer. The *page table* lists, for each
-# > sequence, the numbers of its pages in the order of its tokens.
+# > **page**: room for the keys and values of a fixed number of tokens, in one layer.
+# >
+# > **page table**: lists for each sequence the numbers of its pages, in the order of its tokens.
 #
 # **Predict:** requests end after 20 to 2,000 tokens, all lengths being equally likely, and the longest that is allowed is
 # 4,096. There is room for 65,536 tokens. How many requests fit if each reserves room for 4,096? How many fit with
@@ -119,9 +116,9 @@ for page in (1, 16, 128, 1024):
     )
 
 # %% [markdown]
-# Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is
-# lost. But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page
-# holds 16 tokens. For each head of keys it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
+# Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is lost.
+# But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page holds
+# 16 tokens. For each head of keys it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
 # table for four sequences, whose pages lie anywhere among twenty.
 
 # %%
@@ -147,9 +144,9 @@ print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
 #
 # ## A page a step
 #
-# Attention of one query is lesson 13 with a single row: scores of the query against all keys, online softmax, weighted sum
-# of the values. Which page comes next is what the table says, so the table is prefetched, and the index map of the pages
-# reads it (lesson 12). The grid has a step for each sequence and each column of the table.
+# Attention of one query is lesson 13 with a single row: scores of the query against all keys, online softmax, weighted
+# sum of the values. Which page comes next is what the table says, so the table is prefetched, and the index map of the
+# pages reads it (lesson 12). The grid has a step for each sequence and each column of the table.
 #
 # In the model above, four heads of queries share a head of keys. They go through the matmul as four rows, so each key
 # that has been copied is used four times. `update` does the same for every head of keys: first all scores, then all
@@ -176,7 +173,7 @@ def begin(m_ref, l_ref, acc_ref):
 
 
 def update(q_ref, rows, left, m_ref, l_ref, acc_ref):
-    """Add one block of tokens to l and acc: rows [heads of keys, tokens, 2 D], of which ``left`` tokens count."""
+    """Add a block of tokens to l and acc: rows [heads of keys, tokens, 2 D]; ``left`` count."""
     heads = range(rows.shape[0])
     s = jnp.stack([dot_of_rows(q_ref[h], rows[h, :, :D]) for h in heads]) / math.sqrt(D)
     s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 2) < left, s, -jnp.inf)
@@ -185,9 +182,8 @@ def update(q_ref, rows, left, m_ref, l_ref, acc_ref):
     m_ref[...] = m
     l_ref[...] = l_ref[...] * shrink + p.sum(axis=2, keepdims=True)
     p = p.astype(rows.dtype)
-    acc_ref[...] = acc_ref[...] * shrink + jnp.stack(
-        [dot(p[h], rows[h, :, D:]) for h in heads]
-    )
+    of_values = jnp.stack([dot(p[h], rows[h, :, D:]) for h in heads])
+    acc_ref[...] = acc_ref[...] * shrink + of_values
 
 
 def page_kernel(lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref):
@@ -216,7 +212,7 @@ def state(heads, group):
 
 
 def a_page_a_step(q, pages, lengths, table):
-    """Return attention of q [sequences, heads of keys, group, D] over pages [pages, heads of keys, PAGE, 2 D]."""
+    """Return attention of q [sequences, heads of keys, group, D] over its pages."""
     sequences, heads, group, _ = q.shape
     page = pl.BlockSpec(
         (None, heads, PAGE, 2 * D), lambda b, j, lengths, table: (table[b, j], 0, 0, 0)
@@ -234,17 +230,20 @@ def a_page_a_step(q, pages, lengths, table):
     )(lengths, table, q, pages)
 
 
+# %% [markdown]
+# The reference gathers the pages with JAX, masks, and takes an ordinary softmax. `drawn` makes arguments whose pages lie in
+# random order.
+
+
+# %%
 def over_rows(q, rows, lengths):
-    """Return attention in JAX over rows [sequences, heads of keys, tokens, 2 D]: mask, softmax, weighted sum."""
+    """Return attention in JAX over rows [sequences, heads of keys, tokens, 2 D]."""
+    in_float32 = {"preferred_element_type": jnp.float32}
     there = (jnp.arange(rows.shape[2]) < lengths[:, None])[:, None, :, None]
-    k, v = jnp.where(there, rows[..., :D], 0), jnp.where(there, rows[..., D:], 0)
-    s = jnp.einsum("bhgd,bhtd->bhgt", q, k, preferred_element_type=jnp.float32) / math.sqrt(
-        D
-    )
+    rows = jnp.where(there, rows, 0)
+    s = jnp.einsum("bhgd,bhtd->bhgt", q, rows[..., :D], **in_float32) / math.sqrt(D)
     p = jax.nn.softmax(jnp.where(there[..., 0][:, :, None], s, -jnp.inf), axis=-1)
-    o = jnp.einsum(
-        "bhgt,bhtd->bhgd", p.astype(v.dtype), v, preferred_element_type=jnp.float32
-    )
+    o = jnp.einsum("bhgt,bhtd->bhgd", p.astype(rows.dtype), rows[..., D:], **in_float32)
     return o.astype(q.dtype)
 
 
@@ -273,7 +272,7 @@ small = drawn([40, 16, 25])
 print(verdict_on(a_page_a_step, plain, *small))
 
 # %% [markdown]
-# Step through it. **Look for** the steps behind the end of a sequence: which page do they copy?
+# Step through it. **Look for** the steps behind the end of a sequence. Which page is copied for them?
 
 # %%
 viz.grid_player(a_page_a_step, *small)
@@ -286,14 +285,14 @@ viz.grid_player(a_page_a_step, *small)
 
 # %% tags=["predict"]
 q, pages, lengths, table = small
-stale = pages.at[table[0, 2], :, 40 % PAGE :].set(
-    jnp.nan
-)  # behind the last token of sequence 0
+behind = table[0, 2], slice(None), slice(40 % PAGE, None)  # sequence 0 has 40 tokens
+stale = pages.at[behind].set(jnp.nan)
 print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
 
 # %% [markdown]
 # A weight of 0 does not help, because 0 * NaN is NaN. So the *values* have to be cleaned, too. The keys need not be,
-# because their scores are replaced, whatever they are. In the next kernel, `clean` sets the rows behind the last token to 0.
+# because their scores are replaced, whatever they are. In the next kernel, `clean` puts zeros into the rows behind the
+# last token.
 #
 # Now the time. We ask for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how many
 # bytes are their pages, and how long do these take at 820 GB/s? Then guess the time of the kernel.
@@ -337,10 +336,13 @@ HEADING = f"{'':44}cycles" + "".join(f"{name:>8}" for name in WAITS.values())
 
 def per_step(name, report, args):
     """Print the time of a kernel, and where the cycles of a step go."""
-    waits = [report.time_split.get(key, 0) / report.steps for key in WAITS]
+    us, waits = (
+        report.seconds * 1e6,
+        [report.time_split[key] / report.steps for key in WAITS],
+    )
     row = "".join(f"{cycles:8,.0f}" for cycles in waits)
     print(
-        f"{name:10}{report.seconds * 1e6:6.1f} us, {report.seconds * 1e6 / bytes_us(args):4.1f} x bytes, "
+        f"{name:10}{us:6.1f} us, {us / bytes_us(args):4.1f} x bytes, "
         f"{report.steps:4} steps{report.cycles / report.steps:8,.0f}{row}"
     )
 
@@ -351,18 +353,18 @@ page_cycles = bytes_us(even) / 1e6 * v5e.clock_hz / even[1].shape[0]
 print(f"a page at full bandwidth takes {page_cycles:.0f} cycles")
 
 # %% [markdown]
-# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each of the first three columns alone
-# takes as long as the page or longer. A step waits for its copy, because a copy takes much longer than its bytes (lesson 5), and was started only one step
-# before. It waits for the units one after the other, since the maximum needs the first matmul, the exponentials need the maximum, and the
-# second matmul needs the exponentials, however few tokens there are. All of that is the price of a step, so a step needs
-# more work.
+# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each of
+# the first three columns alone takes as long as the page or longer. A step waits for its copy, because a copy takes much
+# longer than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other,
+# since the maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the
+# exponentials, however few tokens there are. All of that is the price of a step, so a step needs more work.
 #
 # ## Several pages a step
 #
-# A block spec describes one block, and the pages of a sequence do not lie side by side. But nothing keeps you from passing the
-# same array several times, each time with an index map of its own: map n finds page n of the step. The kernel then has
-# several refs, and puts their pages together. The table gets as many columns as the steps need; zeros at the end of a row
-# name page 0, whose tokens do not count.
+# A block spec describes one block, and the pages of a sequence do not lie side by side. But nothing keeps you from
+# passing the same array several times, each time with an index map of its own: map n finds page n of the step. The kernel
+# then has several refs, and puts their pages together. The table gets as many columns as the steps need; zeros at the end
+# of a row name page 0, whose tokens do not count.
 
 
 # %%
@@ -413,7 +415,6 @@ def several_pages(q, pages, lengths, table, count=4):
     )(lengths, table, q, *[pages] * count)
 
 
-stale = pages.at[table[0, 2], :, 40 % PAGE :].set(jnp.nan)
 print(
     verdict_on(functools.partial(several_pages, count=2), plain, q, stale, lengths, table)
 )
@@ -429,8 +430,8 @@ for count in (1, 4, 16):
 
 # %% [markdown]
 # With 16 pages a step the kernel comes close to its bytes. What is left is nearly all scalar code, and it grows with the
-# number of pages, not of steps: for each of its refs a step evaluates the index map, compares the result with that of the step before, and
-# computes the addresses of a copy.
+# number of pages, not of steps: for each of its refs a step evaluates the index map, compares the result with that of the
+# step before, and computes the addresses of a copy.
 #
 # But four texts of the same length are an exception. **Predict** how long the same kernel takes for four sequences of
 # 1000, 300, 700 and 20 tokens, which have half as many tokens in all.
@@ -458,7 +459,7 @@ per_step("16 a step", by_maps, ragged)
 
 # %%
 def by_hand(q, pages, lengths, table, count=8, slots=2):
-    """Return the same as a_page_a_step: a sequence a step, and ``slots`` blocks of ``count`` pages."""
+    """Return the same, a sequence a step, with ``slots`` blocks of ``count`` pages."""
     sequences, heads, group, _ = q.shape
 
     def kernel(lengths_ref, table_ref, q_ref, pages_ref, o_ref, *scratch):
@@ -522,13 +523,13 @@ for slots in (1, 2, 3, 4):
     rings[slots] = compiler.compile_tpu(functools.partial(by_hand, slots=slots), *ragged)
     waits = rings[slots].time_split["DMA wait"] / v5e.clock_hz * 1e6
     print(
-        f"{slots} slots: {rings[slots].seconds * 1e6:5.1f} us, {waits:4.1f} us of them waiting for copies"
+        f"{slots} slots: {rings[slots].seconds * 1e6:5.1f} us, waiting for copies {waits:4.1f} us"
     )
 print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
 
 # %% [markdown]
-# With one slot the kernel waits most of the time, with two it is as fast as sixteen index maps, and with three it is faster. The fourth
-# slot saves less than the third, which saved less than the second. How many are enough?
+# With one slot the kernel waits most of the time, with two it is as fast as sixteen index maps, and with three it is
+# faster. The fourth slot saves less than the third, which saved less than the second. How many are enough?
 #
 # ## How many copies in flight?
 #
@@ -544,8 +545,8 @@ print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
 print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks in flight")
 
 # %% [markdown]
-# A copy takes longer than its bytes do, because it has a latency. So the memory is busy all the time only if other copies are
-# in flight meanwhile. How many? The bytes that arrive at full bandwidth during the time of one copy are that time
+# A copy takes longer than its bytes do, because it has a latency. So the memory is busy all the time only if other copies
+# are in flight meanwhile. How many? The bytes that arrive at full bandwidth during the time of one copy are that time
 # multiplied by the bandwidth, and so many have to be on their way:
 #
 # **bytes in flight = latency x bandwidth**, where the latency is the time from the start of a copy to its end.
@@ -559,8 +560,8 @@ waiting = rings[4].time_split["DMA wait"]
 print(f"4 slots: {waiting / len(ragged[2]):,.0f} cycles a sequence")
 
 # %% [markdown]
-# It is about the time of one copy. When a sequence begins, none of its pages is in flight yet, so each sequence waits for its
-# first block in full. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
+# It is about the time of one copy. When a sequence begins, none of its pages is in flight yet, so each sequence waits for
+# its first block in full. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
 # computed. The kernel has all it needs for that, because the lengths and the table of all sequences lie in SMEM. The
 # library's kernel does it: its ring goes on from sequence to sequence. It also keeps m and l in all lanes, as lesson 13
 # showed, and does the copies of a whole block without a loop.
@@ -589,9 +590,9 @@ for name, fn in ways.items():
 print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
 
 # %% [markdown]
-# Look at the third line: for sequences of the same length, copies by hand do not beat sixteen index maps. The pipeline of the grid
-# asks for the next sequence's pages while this one ends, and our ring does not. For ragged ones, which are the ordinary case, it is
-# the other way round. The library's kernel is the fastest in both.
+# Look at the third line: for sequences of the same length, copies by hand do not beat sixteen index maps. The pipeline of
+# the grid asks for the next sequence's pages while this one ends, and our ring does not. For ragged ones, which are the
+# ordinary case, it is the other way round. The library's kernel is the fastest in both.
 #
 # ## A model that writes
 #
@@ -603,7 +604,7 @@ print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} u
 
 # %%
 def small_model(layers=2, width=128, heads=2, group=2, words=61):
-    """Return random weights: the words, of each layer those of q, of k and v, of o and of an MLP, and the output."""
+    """Return random weights: of the words, of the layers, and of the output."""
 
     def drawn_weights(n, *shape):
         weights = jax.random.normal(jax.random.key(n), shape)
@@ -624,7 +625,7 @@ def small_model(layers=2, width=128, heads=2, group=2, words=61):
 
 
 def next_words(model, words, caches, lengths, keep, attend):
-    """Return the next word of each sequence, and the caches with keys and values of ``words`` in them."""
+    """Return the next word of each sequence, and the caches with ``words`` in them."""
     embedding, layers, of_words = model
     x, kept = embedding[words], []
     for (of_q, of_kv, of_o, up, down), cache in zip(layers, caches, strict=True):
@@ -675,14 +676,14 @@ print(by_kernel)
 print("the same words:", (by_kernel == by_softmax).all())
 
 # %% [markdown]
-# All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one is
-# full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
+# All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one
+# is full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
 #
 # ## The call of a server
 #
-# Servers have an interface for this kernel, and a step of a server is not only decoding: while some sequences write, others
-# begin with a prompt, all of whose tokens ask at once. vLLM calls `ragged_paged_attention` with both in one batch, and the library has
-# a function with the same arguments (`course_lib.kernels.paged_attention_wrappers`):
+# Servers have an interface for this kernel, and a step of a server is not only decoding: while some sequences write,
+# others begin with a prompt, all of whose tokens ask at once. vLLM calls `ragged_paged_attention` with both in one batch,
+# and the library has a function with the same arguments (`course_lib.kernels.paged_attention_wrappers`):
 #
 # - `q`: the queries of all sequences, one after another: as many rows as there are tokens in this step
 # - `kv_pages`: the pages; theirs hold, for each token, the key and the value of every head
@@ -691,8 +692,8 @@ print("the same words:", (by_kernel == by_softmax).all())
 # - `cu_q_lens`: where the rows of each sequence begin in q; the last entry that counts is the number of rows
 # - `num_seqs`: how many sequences there are, because the lists have room for more
 #
-# A query of a prompt sees the tokens up to its own. **Predict** for three sequences, a prompt of 7 tokens and two that write
-# one token each after 20 and 33 tokens: what are `kv_lens` and `cu_q_lens`?
+# A query of a prompt sees the tokens up to its own. **Predict** for three sequences, a prompt of 7 tokens and two that
+# write one token each after 20 and 33 tokens: what are `kv_lens` and `cu_q_lens`?
 
 # %% tags=["predict"]
 from course_lib.kernels import paged_attention_wrappers
@@ -748,12 +749,13 @@ for name, factor in times.items():
 # %% [markdown]
 # ## The guess
 #
-# The first kernel takes eight times as long as its bytes, and no single unit is to blame. A page of 16 tokens is too little
-# for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before, and units that
-# wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is most of what is left. But a grid
-# gives each sequence as many steps as the longest needs. Copies by hand stop where a sequence stops, and what they wait
-# for is latency: it takes two to three blocks in flight to keep the memory busy, and at the start of each sequence there
-# are none, unless the kernel asks for them while it still computes the sequence before.
+# The first kernel takes eight times as long as its bytes, and no single unit is to blame. A page of 16 tokens is too
+# little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before, and
+# units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
+# most of what is left. But a grid gives each sequence as many steps as the longest needs. Copies by hand stop where a
+# sequence stops, and what they wait for is latency: it takes two to three blocks in flight to keep the memory busy, and
+# at the start of each sequence there are none, unless the kernel asks for them while it still computes the sequence
+# before.
 
 # %% [markdown]
 # ## Five questions
@@ -774,14 +776,14 @@ for name, factor in times.items():
 # How many have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
 #
 # <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough slots. Where do
-# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks before
-# this one is finished.</details>
+# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks
+# before this one is finished.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read a
-# prompt that many sequences share only once.
+# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read
+# a prompt that many sequences share only once.
 #
 # ## Further
 #
@@ -789,9 +791,9 @@ for name, factor in times.items():
 #
 # ### Pages of bytes
 #
-# What limits the kernel is bytes, so halve them: keep keys and values in int8, with one scale for each head of keys and one for each of values.
-# A score is linear in the key, and the result is linear in the values, so both scales can wait until after the matmuls. **Predict**
-# the time of the library's kernel for `even`.
+# What limits the kernel is bytes, so halve them: keep keys and values in int8, with one scale for each head of keys and
+# one for each of values. A score is linear in the key, and the result is linear in the values, so both scales can wait
+# until after the matmuls. **Predict** the time of the library's kernel for `even`.
 
 # %% tags=["predict"]
 in_bytes = jax.ShapeDtypeStruct(even[1].shape, jnp.int8)
@@ -811,10 +813,11 @@ print(
 # %% [markdown]
 # ### What the figures of this lesson rest on
 #
-# As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the first two
-# kernels the table, because their index maps read it. It adds arithmetic to each such load. For `even` that is a few instructions a
-# page. For a table in any order it would be many, and would be counted as scalar code of the kernel, which is why the pages
-# of `even` follow one another. In the kernels that copy by hand the table only says where a copy begins, so nothing is added.
+# As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the
+# first two kernels the table, because their index maps read it. It adds arithmetic to each such load. For `even` that is
+# a few instructions a page. For a table in any order it would be many, and would be counted as scalar code of the kernel,
+# which is why the pages of `even` follow one another. In the kernels that copy by hand the table only says where a copy
+# begins, so nothing is added.
 
 # %% [markdown]
 # <!-- next -->

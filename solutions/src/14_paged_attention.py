@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 14: Paged attention
 #
-# A bound to compute, a table to follow, four kernels to write, one to repair, and a call that a server makes. Nothing here
-# needs a TPU.
+# A bound to compute, a table to follow, four kernels to write, one to repair, and a call that a server makes. Nothing
+# here needs a TPU.
 #
 # Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 65 minutes. Short of time? Do 14.3 and
 # 14.4. Want more? 14.9 and 14.10, 60 minutes, begin with an empty cell.
@@ -29,8 +29,8 @@ PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
 # bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each head of keys in each
 # layer. The second is how many tokens all sequences together write in a second, if the time of a step is that of its
 # bytes: the weights once, one byte each, and what is kept of `context` tokens for every sequence. `bandwidth` is in bytes
-# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Two of them have about as many
-# parameters: compare what they keep.
+# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Two of them have
+# about as many parameters: compare what they keep.
 
 
 # %% answer="14.1"
@@ -55,9 +55,9 @@ checks.check("14.1", bound)
 # *Difficulty 2 of 5. 8 minutes, 5 lines.*
 #
 # `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256], `table`
-# is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and a step
-# copies one page, or writes zeros behind the last page of a sequence. Write the two index maps. Behind the last page of a
-# sequence, the table may hold any number; no page may be copied for such a step. Every sequence has a token or more.
+# is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and a
+# step copies one page, or writes zeros behind the last page of a sequence. Write the two index maps. Behind the last page
+# of a sequence, the table may hold any number; no page may be copied for such a step. Every sequence has a token or more.
 
 
 # %% answer="14.2"
@@ -118,8 +118,8 @@ checks.check("14.2", in_a_row)
 # *Difficulty 3 of 5. 8 minutes, 8 lines. Fast track.*
 #
 # Four queries, float32[4, 128], attend to the tokens of one page, float32[16, 256]: in each row a key, and behind it its
-# value. Only the first `left[0]` tokens count, 1 to 16, and the rest of the page may hold *anything*, such as NaN. Write the kernel; the call is
-# given. Scores are divided by sqrt(128). `scores` and `weighted` are matmuls in full precision.
+# value. Only the first `left[0]` tokens count, 1 to 16, and the rest of the page may hold *anything*, such as NaN. Write
+# the kernel; the call is given. Scores are divided by sqrt(128). `scores` and `weighted` are matmuls in full precision.
 
 
 # %% given="14.3"
@@ -178,10 +178,11 @@ checks.check("14.3", last_page)
 #
 # *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
 #
-# Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16, 256],
-# with one head of keys. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b and page
-# j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence is rarely
-# full. A sequence without tokens gets zeros. What does not count may be NaN. `scores` and `weighted` of 14.3 are there.
+# Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
+# 256], with one head of keys. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
+# and page j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence
+# is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. `scores` and `weighted` of 14.3
+# are there.
 
 
 # %% answer="14.4"
@@ -252,8 +253,8 @@ checks.check("14.4", decode)
 #
 # A copy arrives `fixed` cycles after its start, plus the time of its bytes at full bandwidth, `rate` bytes per cycle. How
 # many pages of `page` bytes have to be in flight so that the memory is busy all the time? `in_flight(fixed, page, rate)`
-# returns that number, not rounded. Try it for fixed = 1,100 and rate = 546: a page of 64 KiB, as in the lesson, and one of 4 KiB,
-# which is what a kernel copies that fetches the keys of one head alone.
+# returns that number, not rounded. Try it for fixed = 1,100 and rate = 546: a page of 64 KiB, as in the lesson, and one
+# of 4 KiB, which is what a kernel copies that fetches the keys of one head alone.
 
 
 # %% answer="14.5"
@@ -277,11 +278,11 @@ checks.check("14.5", in_flight)
 # *Difficulty 3 of 5. 10 minutes, 12 lines.*
 #
 # `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel copies by
-# hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which lies in VMEM. Start
-# all copies before you wait for the first one, so that their latencies overlap, and make no copy for pages that do not exist.
-# Behind the last page of a sequence write zeros; there the table may hold any number. `sem` is one DMA semaphore. The call
-# is given. For 16 pages in each of two sequences the kernel may take at most 9,000 cycles (predicted (compiler)); with one
-# page at a time it would be some 40,000.
+# hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which
+# lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make no copy for
+# pages that do not exist. Behind the last page of a sequence write zeros; there the table may hold any number. `sem` is
+# one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000 cycles
+# (predicted (compiler)); with one page at a time it would be some 40,000.
 
 
 # %% answer="14.6"
@@ -413,10 +414,10 @@ checks.check("14.7", summed)
 #
 # *Difficulty 2 of 5. 5 minutes, 4 lines.*
 #
-# A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have room
-# for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50 tokens. The second has
-# 200 tokens in the cache and writes its next one, and so does the third, which has 31. The keys and values of the step's
-# tokens are already in their pages. Give four plain numbers:
+# A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
+# room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
+# tokens. The second has 200 tokens in the cache and writes its next one, and so does the third, which has 31. The keys
+# and values of the step's tokens are already in their pages. Give four plain numbers:
 #
 # - **A** the rows of q that belong to a token
 # - **B** `kv_lens[1]`
@@ -442,13 +443,13 @@ checks.check("14.8", call)
 # *Difficulty 5 of 5. 40 minutes, 70 lines. Further.*
 #
 # `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
-# 16, 256], with heads of keys, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may be
-# 0: such a sequence gets zeros. What belongs to no token may be NaN, and behind the last page of a sequence the table may
-# hold any number. JAX may prepare lists, and only lists, outside the kernel.
+# 16, 256], with heads of keys, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
+# be 0: such a sequence gets zeros. What belongs to no token may be NaN, and behind the last page of a sequence the table
+# may hold any number. JAX may prepare lists, and only lists, outside the kernel.
 #
-# With 8 heads of keys, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90, 512, 30, 380 and 336
-# tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their bytes. A ring
-# that starts anew with each sequence is too slow for that.
+# With 8 heads of keys, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
+# 512, 30, 380 and 336 tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their
+# bytes. A ring that starts anew with each sequence is too slow for that.
 
 
 # %% answer="14.9"
@@ -580,8 +581,8 @@ checks.check("14.9", decode_all)
 # float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with, which are full.
 # After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its row of
 # `table`; behind its last page the table holds zeros. What belongs to no token may be NaN. The result is the attention of each
-# sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win: par is 300,000 bytes for four
-# sequences that share 6 pages and have 10 of their own.
+# sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win: par is 300,000 bytes
+# for four sequences that share 6 pages and have 10 of their own.
 
 
 # %% answer="14.10"
