@@ -249,7 +249,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.nansum(x_ref[...], axis=1, keepdims=True)
 
 
-# %% answer="04.8" name="one column too many" judge="numbers" says="The kernel chooses by an index, and some of them get through(?s:.)*Is 300 itself left out"
+# %% answer="04.8" name="one column too many" judge="numbers" says="mask of .* lets .* columns of that block through(?s:.)*is there a <= where < is meant"
 # -    column = 128 * pl.program_id(1) + lane
 # -    inside = jnp.where(column < columns, x_ref[...], 0)
 # +    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
