@@ -161,6 +161,15 @@ def test_a_mask_that_lets_some_through(keep, through, why):
     assert why in said.next, said.next
 
 
+@pytest.mark.parametrize(
+    "fill, says", [(jnp.inf, "puts inf where its mask hides an element, and takes the sum"), (0.0, ""), (3.0, "")]
+)
+def test_an_infinity_that_a_mask_puts_in(fill, says):
+    said = verdict(lambda x: jnp.where(column(x) < COLUMNS, x, fill))
+    assert says in said.message and (says or "where its mask hides" not in said.message)
+    assert not says or "put 0 there" in said.next
+
+
 def test_of_a_mask_that_depends_on_the_data_nothing_is_said():
     said = verdict(lambda x: jnp.where(jnp.isnan(x) & (column(x) < COLUMNS), 0, x))
     assert "The mask of x_ref lets" not in said.message and "hangs over the end" in said.message

@@ -484,6 +484,16 @@ def matmul(x, w):
 # +        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), min(pl.cdiv(k, 128), 16)),
 
 
+# %% answer="04.11" name="the mask counts along another axis of the grid" judge="numbers" says="the block moves with axis 2 of the grid, and the mask uses axis 1"
+# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+# +    left = depth - 128 * pl.program_id(1)  # how much of K there is from here on
+
+
+# %% answer="04.11" name="the mask counts blocks of 32" judge="numbers" says="mask of .* lets all 128 columns of that block through"
+# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+# +    left = depth - 32 * pl.program_id(2)  # how much of K there is from here on
+
+
 # %% answer="04.12" name="row by row" judge="exercise" says="above par.*(?s:.)*moves 2,752,512 bytes(?s:.)*par is 2,621,440"
 def product(x, w):
     def kernel(x_ref, w_ref, o_ref):
