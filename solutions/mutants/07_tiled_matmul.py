@@ -86,7 +86,7 @@ def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
 # +    o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
 
 
-# %% answer="07.2" name="stores at the first step" judge="numbers" says="(?s)the last block of K is not in it.*in the last step along K"
+# %% answer="07.2" name="stores at the first step" judge="numbers" says="(?s)o_ref is written for the last time at step .*at the last step of the reduction"
 # -    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
 # +    @pl.when(pl.program_id(2) == 0)
 
