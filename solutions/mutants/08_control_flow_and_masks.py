@@ -262,7 +262,7 @@ def mended(x):
 # +            o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="08.7" name="counts within the block" judge="numbers" says="count\\s+from the beginning of the array"
+# %% answer="08.7" name="counts within the block" judge="numbers" says="no pl.program_id is in the mask, so it is the same at every step"
 # -        row = 16 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 # +        row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
@@ -434,7 +434,7 @@ def cumulated(x):
 # +        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - max_ref[...])
 
 
-# %% answer="08.9" name="begins the maximum with 0" judge="numbers" says="the maximum begins with 0, and all of the scores lie below it"
+# %% answer="08.9" name="begins the maximum with 0" judge="numbers" says="begins with a finite number, 0, and all of the scores lie below it"
 # -            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
 # +            max_ref[...] = jnp.zeros_like(max_ref)
 

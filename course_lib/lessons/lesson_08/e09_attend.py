@@ -115,7 +115,7 @@ EXERCISE = Exercise(
         ),
         *(
             judges.Slip(
-                means=f"the maximum begins with {least:.5g}, and all of the scores lie below it",
+                means=f"the maximum begins with a finite number, {least:.5g}, and all of the scores lie below it",
                 value=functools.partial(_attention, least=least),
                 next="begin with -jnp.inf, which is smaller than every number.",
             )
