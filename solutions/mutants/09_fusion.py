@@ -611,7 +611,7 @@ def norm_product(x, w):
 # +        o_ref[...] = product * scale_ref[0, 0]
 
 
-# %% answer="09.6" name="a sum for the mean" judge="numbers" says="(?s)sum..x . r. . .x . r.. is\\s+not divided by\\s+256"
+# %% answer="09.6" name="a sum for the mean" judge="numbers" says="(?s)sum..x . r. . .x . r.. is\\s+not divided by the number of its\\s+terms"
 # -        mean = jnp.mean(s * s, axis=1, keepdims=True)
 # +        mean = jnp.sum(s * s, axis=1, keepdims=True)
 
