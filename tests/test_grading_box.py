@@ -340,7 +340,7 @@ def test_a_class_killed_in_the_middle_goes_on_where_it_was(tmp_path):
     (tmp_path / "class").mkdir()
     make(tmp_path / "class", 6)
     out, command = tmp_path / "out", [sys.executable, "-m", "course_lib.grading", "--boxed", tmp_path / "class"]
-    command += ["--out", out, "--jobs", "1", "--cell-timeout", "20"]
+    command += ["--out", out, "--jobs", "1", "--cell-timeout", "60"]
     first = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while len(list((out / ".grading").glob("*.json"))) < 2:
         assert first.poll() is None
@@ -361,7 +361,7 @@ def test_a_class_killed_in_the_middle_goes_on_where_it_was(tmp_path):
 def test_a_class_gets_what_it_should(tmp_path):
     (tmp_path / "class").mkdir()
     expected = make(tmp_path / "class", 60, seed=1)
-    grade("--boxed", tmp_path / "class", "--out", tmp_path / "out", "--cell-timeout", "20")
+    grade("--boxed", tmp_path / "class", "--out", tmp_path / "out", "--cell-timeout", "60")
     wrong = []
     for file, must in expected.items():
         graded = json.loads((tmp_path / "out" / file.replace(".ipynb", ".json")).read_text())

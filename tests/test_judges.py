@@ -1,5 +1,6 @@
 """Planted bugs: each must be refused by the judge that should see it, with a sentence that helps."""
 
+import functools
 import re
 
 import jax
@@ -194,6 +195,26 @@ def test_illegal_block_is_the_compilers_to_refuse():
     assert (verdict.judge, verdict.passed) == ("compiler", False)
     assert "The block (100,) of x_ref is not legal" in verdict.message
     assert "1024" in verdict.next
+
+
+def doubled_row_by_row(x, unroll):
+    def kernel(x_ref, o_ref):
+        def row(i, carry):
+            o_ref[pl.ds(i, 1)] = 2 * x_ref[pl.ds(i, 1)]
+            return carry
+
+        jax.lax.fori_loop(0, x_ref.shape[0], row, 0, unroll=unroll)
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+@needs_libtpu
+def test_an_unroll_that_leaves_turns_over_explains_a_crash():
+    x = jnp.ones((20, 128))
+    said = judges.compiler_judge(functools.partial(doubled_row_by_row, unroll=8), lambda x: 2 * x, x)
+    assert "has 20 turns and unroll=8, which leaves 4 turns over" in said.message
+    assert "choose an unroll that divides 20: 1, 2, 4, 5, 10;" in said.next
+    assert judges.compiler_judge(functools.partial(doubled_row_by_row, unroll=5), lambda x: 2 * x, x).passed
 
 
 def test_without_libtpu_the_compiler_is_skipped_and_never_passed(monkeypatch):

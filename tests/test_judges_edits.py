@@ -131,3 +131,148 @@ def test_a_slip_of_arguments_is_weighed_against_the_other_output(of, total, diff
     x, y = (jax.random.normal(jax.random.key(n), (8, 128)) for n in range(2))
     said = judges.numbers_judge(fn, lambda x, y: (of(x + y), x - y), x, y)
     assert said.passed is False and says in said.message, str(said)
+
+
+def standardized(x):
+    away = x - jnp.mean(x, axis=1, keepdims=True)
+    return away * jax.lax.rsqrt(jnp.mean(away * away, axis=1, keepdims=True) + 1e-6)
+
+
+def kept(x):
+    return jnp.where(x > 1, 2 * x, 0)
+
+
+NORMAL = jax.random.normal(jax.random.key(3), (32, 128))
+ELEMENTWISE = {
+    "x is squared, and should be doubled": (lambda x: x * x, lambda x: 2 * x),
+    "the absolute value of x stands in the place of its square": (jnp.abs, lambda x: x * x),
+    "this is sin(x) to the power of 2, and `sin` should be taken 2 times": (
+        lambda x: jnp.sin(x) ** 2,
+        lambda x: jnp.sin(jnp.sin(x)),
+    ),
+    "2 * x is taken everywhere, and should be only where x > 1": (lambda x: 2 * x, kept),
+    "2 * x is taken where x > 1 does not hold, and should be where it does": (
+        lambda x: jnp.where(x > 1, 0, 2 * x),
+        kept,
+    ),
+    "in one of the places of x - mean(x) mean(x) is not subtracted from x": (
+        lambda x: x * jax.lax.rsqrt(jnp.var(x, axis=1, keepdims=True) + 1e-6),
+        standardized,
+    ),
+    "the absolute value of x is taken, and max(x) asks for x as it is": (
+        lambda x: jnp.max(jnp.abs(x), axis=1, keepdims=True),
+        lambda x: jnp.max(x, axis=1, keepdims=True),
+    ),
+    "is upside down: sum(x) is divided by mean(x)": (
+        lambda x: jnp.full((32, 1), 128.0) / 1,
+        lambda x: jnp.mean(x, axis=1, keepdims=True) / jnp.sum(x, axis=1, keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("says", daily(*list(ELEMENTWISE)[::2], of=ELEMENTWISE))
+def test_an_element_that_is_another(says):
+    wrong, reference = ELEMENTWISE[says]
+    assert says in said_of(wrong, reference, NORMAL)
+
+
+@pytest.mark.parametrize(
+    "wrong, reference",
+    [
+        (lambda x: jnp.sin(x) ** 3, lambda x: jnp.sin(jnp.sin(x))),
+        (lambda x: x * x + x, lambda x: 2 * x),
+        (lambda x: jnp.where(x > 2, 2 * x, 0), kept),
+        (lambda x: jnp.max(x, axis=1, keepdims=True) + 1, lambda x: jnp.max(x, axis=1, keepdims=True)),
+    ],
+)
+def test_of_another_element_nothing_is_said(wrong, reference):
+    assert said_of(reference, reference, NORMAL) == ""
+    assert "known slip" not in said_of(wrong, reference, NORMAL)
+
+
+def in_blocks(of_block, put_together):
+    """Reduce the rows of x in blocks of 8: ``put_together(o, of_block(x))``, beginning with 0."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] = put_together(o_ref[...], of_block(x_ref[...], axis=0, keepdims=True))
+
+    return lambda x: pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, 128), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((1, 128), lambda i: (0, 0)),
+    )(x)
+
+
+@pytest.mark.parametrize(
+    "of_block, put_together, of_all, says",
+    [
+        (jnp.max, jnp.add, jnp.sum, "of each block of 8 only the largest x counts, and not the sum"),
+        (jnp.max, jnp.add, jnp.max, "the largest x of each block of 8 are added up"),
+        (jnp.sum, jnp.maximum, jnp.sum, "only the block of 8 with the largest sum of x counts"),
+        (jnp.sum, jnp.add, jnp.sum, ""),
+        (jnp.min, jnp.add, jnp.sum, ""),  # wrong, and none of these
+    ],
+)
+def test_blocks_that_are_put_together_in_another_way(of_block, put_together, of_all, says):
+    x = jnp.abs(NORMAL) + 1
+    said = str(judges.numbers_judge(in_blocks(of_block, put_together), lambda x: of_all(x, axis=0, keepdims=True), x))
+    assert says in " ".join(said.split()) and (says or "of each block" not in said)
+
+
+PARTS = {
+    "the first number of w is used for all of them": lambda x, w: x * w[:, :1],
+    "the first number of w of each block of 128 is used": lambda x, w: x * jnp.repeat(w[:, ::128], 128, axis=1),
+    "the first block of 128 along axis 1 of x is used in the place of every other": lambda x, w: (
+        jnp.concatenate([x[:, :128]] * 2, axis=1) * w
+    ),
+}
+
+
+@pytest.mark.parametrize("says", PARTS)
+def test_a_part_of_an_argument_for_all_of_it(says):
+    x, w = (jax.random.normal(jax.random.key(n), (rows, 256)) for n, rows in ((1, 8), (2, 1)))
+
+    def reference(x, w):
+        return jnp.dot(x[:, :128], x[:, :128].T, precision="highest") * 0 @ x[:, :1] * 0 + x * w
+
+    def blocks(of):  # a matmul, so that 128 is the length of a block
+        return lambda x, w: of(x, w) + 0 * jnp.dot(x[:, :128], x[:, :128].T, precision="highest")[:, :1]
+
+    assert said_of(blocks(lambda x, w: x * w), reference, x, w) == ""
+    assert says in said_of(blocks(PARTS[says]), reference, x, w)
+    assert "is used" not in said_of(blocks(lambda x, w: x * w[:, 1:2]), reference, x, w)  # another number
+
+
+@pytest.mark.parametrize("by, says", [(1, "n is taken for one more than it is"), (-1, "one less"), (0, ""), (2, "")])
+def test_a_count_that_is_one_off(by, says):
+    def first(x, n):
+        return jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) < n, x, 0)
+
+    n = jnp.arange(32, dtype=jnp.int32).reshape(32, 1) + 50
+    said = said_of(lambda x, n: first(x, n + by), first, NORMAL, n)
+    assert says in said and (by == 0) is (said == "") and (says or "one more" not in said)
+
+
+def test_a_running_sum_by_distances_that_do_not_double():
+    def by(distances):
+        def value(x):
+            for distance in distances:
+                x = x + jnp.where(
+                    jax.lax.broadcasted_iota(jnp.int32, x.shape, 0) >= distance, jnp.roll(x, distance, 0), 0
+                )
+            return x
+
+        return value
+
+    def running(x):
+        return jnp.cumsum(x, axis=0)
+
+    assert said_of(by((1, 2, 4, 8, 16)), running, NORMAL) == ""
+    assert "at the distances 1, 2, 3, 4, 5 are added" in said_of(by((1, 2, 3, 4, 5)), running, NORMAL)
+    assert "distances" not in said_of(by((1, 2, 4, 8)), running, NORMAL)

@@ -128,18 +128,51 @@ def test_a_comparison_beside_a_mask_by_the_index_is_right():
 
 
 @pytest.mark.parametrize(
-    "keep",
+    "keep, through, why",
     [
-        lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) < COLUMNS, x, 0),
-        lambda x: jnp.where(column(x) <= COLUMNS, x, 0),
-        lambda x: jnp.where(column(x, axis=0) < COLUMNS, x, 0),
+        (
+            lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) < COLUMNS, x, 0),
+            "all 128 columns",
+            "no pl.program_id is in the mask",
+        ),
+        (lambda x: jnp.where(column(x) <= COLUMNS, x, 0), "45 columns", "is there a <= where < is meant?"),
+        (
+            lambda x: jnp.where(column(x, axis=0) < COLUMNS, x, 0),
+            "all 128 columns",
+            "the block moves with axis 1 of the grid, and the mask uses axis 0",
+        ),
+        (
+            lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 0) < COLUMNS, x, 0),
+            "all 128 columns",
+            "the mask runs along axis 0 of the block, and the array ends along axis 1",
+        ),
+        (
+            lambda x: jnp.where(column(x) < COLUMNS + 2, x, 0),
+            "46 columns",
+            "compare pl.program_id(1) * 128 + the index in the block along axis 1 with 300",
+        ),
     ],
-    ids=["counts in the block", "<=", "another axis of the grid"],
+    ids=["counts in the block", "<=", "another axis of the grid", "another axis of the block", "two too many"],
 )
-def test_a_mask_that_lets_some_through(keep):
+def test_a_mask_that_lets_some_through(keep, through, why):
     said = verdict(keep)
-    assert said.judge == "numbers" and "chooses by an index, and some of them get through" in said.message
-    assert "compare the index with 300" in said.next and "broadcasted_iota" not in said.next
+    assert said.judge == "numbers" and "broadcasted_iota" not in said.next
+    assert f"The mask of x_ref lets {through} of that block through, and only 44 of them" in said.message, str(said)
+    assert why in said.next, said.next
+
+
+@pytest.mark.parametrize(
+    "fill, says", [(jnp.inf, "puts inf where its mask hides an element, and takes the sum"), (0.0, ""), (3.0, "")]
+)
+def test_an_infinity_that_a_mask_puts_in(fill, says):
+    said = verdict(lambda x: jnp.where(column(x) < COLUMNS, x, fill))
+    assert says in said.message and (says or "where its mask hides" not in said.message)
+    assert not says or "put 0 there" in said.next
+
+
+def test_of_a_mask_that_depends_on_the_data_nothing_is_said():
+    said = verdict(lambda x: jnp.where(jnp.isnan(x) & (column(x) < COLUMNS), 0, x))
+    assert "The mask of x_ref lets" not in said.message and "hangs over the end" in said.message
 
 
 def test_a_quotient_of_zeros_is_not_garbage_that_got_through():

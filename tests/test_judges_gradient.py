@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gradient_kernels import arguments, layer, reference, slipping
+from jax.experimental import pallas as pl
 from sweeps import daily
 
 from course_lib import judges
@@ -123,6 +124,21 @@ SLIPS = {
         KNOWN,
     ),
     "the kink": (with_z(lambda g, z: jnp.where(z >= 0, g, 0)), "only where a kink is met at exactly 0", {}),
+    "y and g exchanged": (
+        slipping(for_dx=lambda g, y: jnp.where(g > 0, y, 0)),
+        "dz is the output times the slope of the activation at g",
+        KNOWN,
+    ),
+    "the slope at g": (
+        slipping(for_dx=lambda g, y: jnp.where(g > 0, g, 0)),
+        "the slope of the activation is taken at g, and g itself is what it should multiply",
+        KNOWN,
+    ),
+    "y for g": (
+        slipping(for_dx=lambda g, y: jnp.where(y > 0, y, 0)),
+        "the output stands in the place of g, and g is not used",
+        KNOWN,
+    ),
     "no g": (
         slipping(for_dx=lambda g, y: jnp.where(y > 0, 1.0, 0.0)),
         "dx does not depend on g",
@@ -448,3 +464,51 @@ def test_a_function_of_two_outputs(factor, expected):
 def test_gradients_of_its_own_are_what_is_asked_for():
     verdict = said(layer(layers.backward), gradients=lambda x, w, b, g: (0 * x, 0 * w, 0 * b))
     assert verdict.passed is False and "dx" in verdict.message
+
+
+def scaled(x, s):
+    return x * s
+
+
+def scaling(dx, ds):
+    """The gradient of x * s by ``dx(x, s, g)`` and ``ds(x, s, g)``; forwards it runs in a kernel."""
+
+    def forward(x, s):
+        def kernel(x_ref, s_ref, o_ref):
+            o_ref[...] = x_ref[...] * s_ref[...]
+
+        return pl.pallas_call(kernel, out_shape=x)(x, s.reshape(1, -1))
+
+    fn = jax.custom_vjp(forward)
+    fn.defvjp(lambda x, s: (forward(x, s), (x, s)), lambda kept, g: (dx(*kept, g), ds(*kept, g).sum(0)))
+    return fn
+
+
+FACTORS = {
+    "s is left out of it, as if it were 1 everywhere": (lambda x, s, g: g, lambda x, s, g: x * g),
+    "x stands where s should": (lambda x, s, g: x * g, lambda x, s, g: x * g),
+    "it is multiplied by s once too often": (lambda x, s, g: s * s * g, lambda x, s, g: x * g),
+    "": (lambda x, s, g: s * g, lambda x, s, g: x * g),
+}
+
+
+@pytest.mark.parametrize("says", FACTORS)
+def test_a_factor_of_a_gradient(says):
+    args = tuple(jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (8, 128)), (1, (128,))))
+    verdict = said(scaling(*FACTORS[says]), *args, reference=scaled)
+    assert verdict.passed is not bool(says)
+    assert_says(verdict, says)
+    verdict = said(scaling(lambda x, s, g: s * g + jnp.sin(g), FACTORS[""][1]), *args, reference=scaled)
+    assert verdict.passed is False and "known slip" not in verdict.message
+
+
+@pytest.mark.parametrize(
+    "of_g, says",
+    [(lambda x, s, g: x + g, "x and g are added, and should be multiplied"), (lambda x, s, g: x * g, "")],
+)
+def test_a_formula_that_somebody_wrote_is_searched_for_slips(of_g, says):
+    args = tuple(jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (8, 128)), (1, (128,))))
+    wrong = scaling(lambda x, s, g: s * g, of_g)
+    verdict = said(wrong, *args, reference=scaled, gradients=lambda x, s, g: (g * s, (x * g).sum(0)))
+    assert verdict.passed is not bool(says)
+    assert_says(verdict, says)

@@ -77,3 +77,41 @@ def test_many_numbers_are_not_tried():
     numbers = range(20, 40)
     verdict = said(lambda x: jnp.sum(x, axis=1, keepdims=True) / 256 + sum(jnp.sin(x[:, :1] * n) * 0 for n in numbers))
     assert verdict.passed is False and "written in" not in verdict.message
+
+
+@pytest.mark.parametrize(
+    "third, says",
+    [
+        (lambda s: s * 43691 >> 18, "one bit too far: with a shift by 17 instead of 18"),
+        (lambda s: s * 43691 >> 16, "one bit too little: with a shift by 17 instead of 16"),
+        (lambda s: s * 43691 >> 17, ""),
+        (lambda s: s * 43000 >> 17, ""),  # it is the factor that is wrong
+        (lambda s: s * 43691 >> 20, ""),  # three bits
+    ],
+)
+def test_a_shift_of_one_bit_more_or_less(third, says):
+    s = jnp.arange(8 * 128, dtype=jnp.int32).reshape(8, 128) * 7
+    verdict = judges.numbers_judge(in_one_block(third), lambda s: s // 3, s)
+    assert says in " ".join(verdict.message.split()) and (says or "shifted" not in verdict.message)
+
+
+def in_one_block(of):
+    def kernel(s_ref, o_ref):
+        o_ref[...] = of(s_ref[...])
+
+    return lambda s: pl.pallas_call(kernel, out_shape=s)(s)
+
+
+def test_a_length_that_any_number_may_stand_for_is_not_the_cause():
+    """The mask hides the last column; with blocks counted from nearly anywhere it would hide none."""
+
+    def fn(x):
+        def kernel(x_ref, o_ref):
+            column = 128 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+            o_ref[...] = jnp.where(column < 255, x_ref[...], 0)
+
+        block = pl.BlockSpec((8, 128), lambda j: (0, j))
+        return pl.pallas_call(kernel, out_shape=x, grid=(2,), in_specs=[block], out_specs=block)(x)
+
+    verdict = judges.numbers_judge(fn, lambda x: x, jnp.ones((8, 256)))
+    assert verdict.passed is False and "128 is written in" not in verdict.message

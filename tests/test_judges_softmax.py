@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fairness import attentions, softmaxes
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from zoo.softmaxes import HIGHEST, K, Q, V, attention_in_jax
 
 from course_lib import grid, judges
@@ -41,6 +42,51 @@ def test_what_a_loop_carries_must_shrink_too(sum_, values, says):
     said = judges.numbers_judge(attention_in_a_loop(sum_, values), attention_in_jax, *ARGS)
     assert said.passed is not bool(says)
     assert not says or f"{says} of the loop is added to, and what it holds already is not made" in said.message
+
+
+def softmax_of_sums(older=False, by_maximum=False):
+    """The sum of the exponentials of x in blocks of 128, over the largest: a running maximum and a running sum."""
+
+    def kernel(x_ref, o_ref, m_ref, l_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            m_ref[...] = jnp.full_like(m_ref, -1e30)
+            l_ref[...] = jnp.zeros_like(l_ref)
+
+        old = m_ref[...]
+        new = jnp.maximum(old, x_ref[...].max(-1, keepdims=True))
+        m_ref[...] = new
+        e = jnp.exp(x_ref[...] - (old if older else m_ref[...]))  # the second is the new one: it has been stored
+        l_ref[...] = l_ref[...] * jnp.exp(old - new) + e.sum(-1, keepdims=True)
+
+        @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
+        def store():
+            o_ref[...] = l_ref[...] / m_ref[...] if by_maximum else l_ref[...]
+
+    return lambda x: pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 1), x.dtype),
+        grid=(x.shape[1] // 128,),
+        in_specs=[pl.BlockSpec((x.shape[0], 128), lambda j: (0, j))],
+        out_specs=pl.BlockSpec((x.shape[0], 1), lambda j: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((x.shape[0], 1), x.dtype)] * 2,
+    )(x)
+
+
+@pytest.mark.parametrize(
+    "slip, says",
+    [
+        ({"older": True}, "what is added to it is exp(x - old): m_ref still holds the old maximum there"),
+        ({"by_maximum": True}, "l_ref is divided by m_ref, which holds the running maximum"),
+        ({}, ""),
+    ],
+)
+def test_which_maximum_is_subtracted_and_what_it_divides(slip, says):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(8, 384)), jnp.float32) + 5
+    said = judges.numbers_judge(
+        softmax_of_sums(**slip), lambda x: jnp.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True), x
+    )
+    assert said.passed is not bool(says) and says in said.message, str(said)
 
 
 @pytest.mark.parametrize("subject", [softmaxes, attentions], ids=lambda subject: subject.__name__)

@@ -26,6 +26,8 @@ def described(value: object) -> str:
         return f"text: {_short(value)}"
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"the number {_short(value)}"
+    if hasattr(value, "dtype") and getattr(value, "shape", ()):
+        return f"an array {value.dtype}[{', '.join(map(str, value.shape))}]"
     if callable(value):
         name = getattr(value, "__name__", "")
         return f"the function {name}" if name.isidentifier() else "a function"

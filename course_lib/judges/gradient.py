@@ -135,11 +135,12 @@ def _trial(asked, fn, reference, case: tuple, random: bool, chip: str, like: Tri
             gradient_slips.suspects,
             problem=Problem(
                 reference=reference,
-                backwards=backwards,
+                backwards=backwards if asked.reference is None else wanted,
                 places=places,
                 names=names,
                 pre=asked.pre,
                 activation=asked.activation,
+                written_out=asked.reference is not None,
             ),
         ),
     )

@@ -334,3 +334,13 @@ def centre_kernel(x_ref, o_ref):
 # %% answer="02.8" name="subtracts the first column" judge="numbers" says="(?s)should depend on x.:,\\s+1:256., and\\s+does not"
 # -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
 # +    o_ref[...] = v - v[:, :1]
+
+
+# %% answer="02.8" name="unrolls by 8" judge="compiler" says="A loop in it has 20 turns and unroll=8(?s:.)*choose an unroll that divides 20"
+def centre_kernel(x_ref, o_ref):
+    def row(i, carry):
+        v = x_ref[pl.ds(i, 1), :]
+        o_ref[pl.ds(i, 1), :] = v - jnp.mean(v, axis=1, keepdims=True)
+        return carry
+
+    jax.lax.fori_loop(0, x_ref.shape[0], row, 0, unroll=8)

@@ -249,7 +249,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.nansum(x_ref[...], axis=1, keepdims=True)
 
 
-# %% answer="04.8" name="one column too many" judge="numbers" says="The kernel chooses by an index, and some of them get through(?s:.)*Is 300 itself left out"
+# %% answer="04.8" name="one column too many" judge="numbers" says="mask of .* lets .* columns of that block through(?s:.)*is there a <= where < is meant"
 # -    column = 128 * pl.program_id(1) + lane
 # -    inside = jnp.where(column < columns, x_ref[...], 0)
 # +    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
@@ -482,6 +482,16 @@ def matmul(x, w):
 # %% answer="04.11" name="adds up a part of a long K" judge="numbers" says="at the size that counts too, .128, 65536., .65536, 128."
 # -        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
 # +        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), min(pl.cdiv(k, 128), 16)),
+
+
+# %% answer="04.11" name="the mask counts along another axis of the grid" judge="numbers" says="the block moves with axis 2 of the grid, and the mask uses axis 1"
+# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+# +    left = depth - 128 * pl.program_id(1)  # how much of K there is from here on
+
+
+# %% answer="04.11" name="the mask counts blocks of 32" judge="numbers" says="mask of .* lets all 128 columns of that block through"
+# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+# +    left = depth - 32 * pl.program_id(2)  # how much of K there is from here on
 
 
 # %% answer="04.12" name="row by row" judge="exercise" says="above par.*(?s:.)*moves 2,752,512 bytes(?s:.)*par is 2,621,440"

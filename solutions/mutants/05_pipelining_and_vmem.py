@@ -491,6 +491,26 @@ def gathered(x, ids):
 # +                x_hbm.at[pl.ds(ids_ref[j % 64], 1)], in_ref.at[b], in_sem.at[b]
 
 
+# %% answer="05.9" name="squares the rows" judge="numbers" says="is squared, and should be doubled"
+# -            out_ref[b] = 2 * in_ref[b]
+# +            out_ref[b] = in_ref[b] * in_ref[b]
+
+
+# %% answer="05.9" name="fetches row j" judge="numbers" says="the place in ids stands for what ids holds there"
+# -                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[b], in_sem.at[b]
+# +                x_hbm.at[pl.ds(j, 1)], in_ref.at[b], in_sem.at[b]
+
+
+# %% answer="05.9" name="counts the rows from 1" judge="numbers" says="ids is taken for one more than it is"
+# -                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[b], in_sem.at[b]
+# +                x_hbm.at[pl.ds(ids_ref[j] + 1, 1)], in_ref.at[b], in_sem.at[b]
+
+
+# %% answer="05.9" name="sends to row ids of the result" judge="numbers" says="should depend on x.63, :., and does not. It depends on x.0, :. instead"
+# -                out_ref.at[b], o_hbm.at[pl.ds(j, 1)], out_sem.at[b]
+# +                out_ref.at[b], o_hbm.at[pl.ds(ids_ref[j], 1)], out_sem.at[b]
+
+
 # %% answer="05.10" name="pallas_call in blocks of 16 rows" judge="exercise" says="above par.*(?s:.)*DMA wait"
 def waves(x):
     def kernel(x_ref, o_ref):
@@ -545,3 +565,8 @@ def waves(x):
 # %% answer="05.10" name="two sines" judge="numbers" says="(?s).sin. is left out where\\s+sin.sin.sin.x... is asked for"
 # -            buffer_ref[b] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[b])))  # in place
 # +            buffer_ref[b] = jnp.sin(jnp.sin(buffer_ref[b]))  # in place
+
+
+# %% answer="05.10" name="the cube of the sine" judge="numbers" says="this is sin.x. to the power of 3, and `sin` should be taken 3 times"
+# -            buffer_ref[b] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[b])))  # in place
+# +            buffer_ref[b] = jnp.sin(buffer_ref[b]) ** 3  # in place

@@ -336,6 +336,16 @@ def both_sums(x):
 # +        o_ref[:, lanes] = pair * scale
 
 
+# %% answer="06.8" name="absolute values for squares" judge="numbers" says="the absolute value of x stands in the place of its square"
+# -        squares = pair * pair
+# +        squares = jnp.abs(pair)
+
+
+# %% answer="06.8" name="divides by the width of a register" judge="numbers" says="128 is written in. With 64 in its place(?s:.)*If the length of a part is meant, write 64"
+# -        mean = jnp.where(first, left, right) / 64
+# +        mean = jnp.where(first, left, right) / 128
+
+
 # %% answer="06.9" name="a product that overflows" judge="numbers" says="(?s)All is right where s is below 61,440.*shift\\s+s\\s+down before you multiply"
 # -    since_midnight = (s >> 2) * 34953 >> 19
 # +    since_midnight = s * 34953 >> 21
@@ -359,3 +369,8 @@ def both_sums(x):
 # %% answer="06.9" name="an hour that is too short" judge="numbers" says="(?s)late in\\s+the day the hours come a second too early"
 # -    hours = (s >> 4) * 37283 >> 23
 # +    hours = (s >> 4) * 146 >> 15
+
+
+# %% answer="06.9" name="shifts one bit too far" judge="numbers" says="shifted one bit too far: with a shift (?s:.)*by 19 instead of 20"
+# -    since_midnight = (s >> 2) * 34953 >> 19
+# +    since_midnight = (s >> 2) * 34953 >> 20

@@ -86,7 +86,7 @@ def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
 # +    o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
 
 
-# %% answer="07.2" name="stores at the first step" judge="numbers" says="(?s)the last block of K is not in it.*in the last step along K"
+# %% answer="07.2" name="stores at the first step" judge="numbers" says="(?s)o_ref is written for the last time at step .*at the last step of the reduction"
 # -    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
 # +    @pl.when(pl.program_id(2) == 0)
 
@@ -462,6 +462,26 @@ checks.assess("07.8", "perhaps")
 # +        grid=(pl.cdiv(m, bm), min(pl.cdiv(n, bn), 16), pl.cdiv(depth, bk)),
 
 
+# %% answer="07.9" name="adds one cross term twice" judge="exercise" says="The term x1 @ y2 is missing"
+# -        o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1)
+# +        o_ref[...] += dot(x2, y1) + dot(x2, y1) + dot(x1, y1)
+
+
+# %% answer="07.9" name="the rest with the wrong sign" judge="exercise" says="The term x1 @ y2 is subtracted(?s:.)*x2 is x - x1"
+# -        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+# +        return leading, (leading.astype(jnp.float32) - block).astype(jnp.bfloat16)
+
+
+# %% answer="07.9" name="sums in bfloat16" judge="exercise" says="A dot in it returns bfloat16, so its sum keeps 8 bits"
+# -        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+# +        return jnp.dot(a, b)
+
+
+# %% answer="07.9" name="takes the leading part of y twice" judge="exercise" says="The term x1 @ y1 is added twice"
+#          y1, y2 = two_parts(y_ref[...], 0)
+# +        y2 = y1
+
+
 # %% answer="07.10" name="blocks of 512" judge="exercise" says="above par.*(?s:.)*1,212,158 cycles"
 def fast(x, y):
     def kernel(x_ref, y_ref, o_ref, acc_ref):
@@ -595,3 +615,8 @@ def fast(x, y):
 # %% answer="07.10" name="the first strip of y for all" judge="numbers" says="What lies at .0, 512. belongs at .0, 0.(?s:.)*is\\s+another block read than the one that is written"
 # -            product = jnp.dot(xs[i], ys[j], preferred_element_type=jnp.float32)
 # +            product = jnp.dot(xs[i], ys[0], preferred_element_type=jnp.float32)
+
+
+# %% answer="07.10" name="multiplies the first piece of x again" judge="numbers" says="the first block of 512 along axis 1 of x is used in the place of every other"
+# -            return jnp.dot(xs[0, :, at], ys[0, at], preferred_element_type=jnp.float32)
+# +            return jnp.dot(xs[0, :, pl.ds(0, bk)], ys[0, at], preferred_element_type=jnp.float32)

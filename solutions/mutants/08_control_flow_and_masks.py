@@ -262,7 +262,7 @@ def mended(x):
 # +            o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="08.7" name="counts within the block" judge="numbers" says="count\\s+from the beginning of the array"
+# %% answer="08.7" name="counts within the block" judge="numbers" says="no pl.program_id is in the mask, so it is the same at every step"
 # -        row = 16 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 # +        row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
@@ -414,6 +414,36 @@ def cumulated(x):
 # +        grid=(pl.cdiv(queries, bq), min(pl.cdiv(keys, bk), 3)),
 
 
+# %% answer="08.9" name="one key too many" judge="numbers" says="n is taken for one more than it is(?s:.)*is there a <= where < is meant"
+# -        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
+# +        s = jnp.where(key <= n_ref[...], s_ref[...], -jnp.inf)
+
+
+# %% answer="08.9" name="divides by the maximum" judge="numbers" says="acc_ref is divided by max_ref, which holds the running maximum"
+# -            total = sum_ref[...]
+# +            total = max_ref[...]
+
+
+# %% answer="08.9" name="grows what it should shrink" judge="numbers" says="is multiplied by exp.new - old."
+# -        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe)
+# +        shrink, e = jnp.exp(safe - max_ref[...]), jnp.exp(s - safe)
+
+
+# %% answer="08.9" name="subtracts the older maximum" judge="numbers" says="max_ref still holds the old maximum there"
+# -        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe)
+# +        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - max_ref[...])
+
+
+# %% answer="08.9" name="begins the maximum with 0" judge="numbers" says="begins with a finite number, 0, and all of the scores lie below it"
+# -            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+# +            max_ref[...] = jnp.zeros_like(max_ref)
+
+
+# %% answer="08.9" name="masks v by its place in the block" judge="numbers" says="mask of v_ref lets all 128 rows of that block through(?s:.)*no pl.program_id is in the mask"
+# -        row = bk * j + jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
+# +        row = jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
+
+
 # %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the squares are divided by columns - 1"
 # -    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
 # +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)
@@ -458,3 +488,8 @@ def cumulated(x):
 
 # %% answer="08.10" name="no carry between registers" judge="numbers" says="(?s)begins anew every 8\\s+elements along axis 0.*carry"
 # -                value += carry
+
+
+# %% answer="08.10" name="distances 1, 2, 3" judge="numbers" says="those at the distances 1, 2, 3 are added(?s:.)*the distances double: 1, 2, 4"
+# -                for distance in (1, 2, 4):
+# +                for distance in (1, 2, 3):

@@ -606,7 +606,12 @@ def norm_product(x, w):
 # +        product = jnp.dot(x_ref[...].astype(jnp.int8), wide, preferred_element_type=jnp.float32)
 
 
-# %% answer="09.6" name="a sum for the mean" judge="numbers" says="(?s)sum..x . r. . .x . r.. is\\s+not divided by\\s+256"
+# %% answer="09.2" name="one scale for all columns of a block" judge="numbers" says="the first number of scale of each block of 128 is used for all of them"
+# -        o_ref[...] = product * scale_ref[...]
+# +        o_ref[...] = product * scale_ref[0, 0]
+
+
+# %% answer="09.6" name="a sum for the mean" judge="numbers" says="(?s)sum..x . r. . .x . r.. is\\s+not divided by the number of its\\s+terms"
 # -        mean = jnp.mean(s * s, axis=1, keepdims=True)
 # +        mean = jnp.sum(s * s, axis=1, keepdims=True)
 

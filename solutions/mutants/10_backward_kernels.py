@@ -109,6 +109,21 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
+# %% answer="10.2" name="masks by the place in the block" judge="numbers" says="mask of x_ref lets all 128 rows of that block through(?s:.)*no pl.program_id is in the mask"
+# -        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
+# +        there = jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
+
+
+# %% answer="10.2" name="one row too many" judge="numbers" says="lets 45 rows of that block through(?s:.)*is there a <= where < is meant"
+# -        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
+# +        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) <= m
+
+
+# %% answer="10.2" name="stores at the last step of another axis" judge="numbers" says="dw_ref is written for the last time at step (?s:.)*acc_ref goes on changing"
+# -        @pl.when(i == pl.num_programs(2) - 1)
+# +        @pl.when(i == pl.num_programs(1) - 1)
+
+
 # %% answer="10.3" name="adds a block for every block of rows of dw" judge="numbers" says="once for every block of rows of dw"
 # -        @pl.when(kk == 0)
 # +        @pl.when(kk >= 0)
@@ -230,6 +245,16 @@ def grad_w_b(x, y, g):
     return grad_w(x, y, g), db.reshape(n)
 
 
+# %% answer="10.3" name="the map of db follows the rows of dw" judge="numbers" says="Should number 0 of what it returns follow it"
+# -            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, j)),
+# +            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, k)),
+
+
+# %% answer="10.3" name="db is a mean" judge="numbers" says="Each wrong element is 1/128 of the right one(?s:.)*a mean of 128 taken where a sum is asked for"
+# -            rows_ref[...] += jnp.sum(dz.astype(jnp.float32), axis=0, keepdims=True)
+# +            rows_ref[...] += jnp.mean(dz.astype(jnp.float32), axis=0, keepdims=True)
+
+
 # %% answer="10.4" name="the bias over the wrong axis" judge="numbers" says="a sum over the wrong axis"
 # -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 # +    dz = jnp.where(y > 0, g, 0)
@@ -270,6 +295,21 @@ fused_dense = forward_pass
 # %% answer="10.4" name="y and g exchanged in grad_b" judge="numbers" says="the\\s+two\\s+are\\s+exchanged"
 # -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 # +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(g, y)
+
+
+# %% answer="10.4" name="hands over y and g in each other's place" judge="numbers" says="the output and g are exchanged: dz is the output times the slope of the activation at g"
+# -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
+# +    return grad_x(w, g, y), grad_w(x, y, g), grad_b(y, g)
+
+
+# %% answer="10.4" name="sums y for db" judge="numbers" says="the output stands in the place of g, and g is not used"
+# -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
+# +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, y)
+
+
+# %% answer="10.4" name="the slope of db from g" judge="numbers" says="the slope of the activation is taken at g"
+# -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
+# +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(g, g)
 
 
 # %% answer="10.5" name="reads its weights in build" judge="exercise" says="computes with other weights"
@@ -337,6 +377,16 @@ class FusedDense(keras.layers.Layer):
 # +        self.kernel = self.add_weight(
 # +            name="kernel", shape=shape, initializer=self.start, dtype=self.compute_dtype
 # +        )
+
+
+# %% answer="10.5" name="its kernel is turned round" judge="exercise" says="its weights have the shapes ..256, 128.(?s:.)*they should be ..128, 256."
+# -        shape = (input_shape[-1], self.units)
+# +        shape = (self.units, input_shape[-1])
+
+
+# %% answer="10.5" name="a bias that is not trained" judge="exercise" says="Its weight bias is not trained"
+# -        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
+# +        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros", trainable=False)
 
 
 # %% answer="10.6" name="four bytes a number" judge="exercise" says="4 bytes a number"
@@ -437,6 +487,21 @@ kept = {
 # %% answer="10.7" name="the slope of x" judge="numbers" says="slope is taken\\s+from\\s+x"
 # -        dz = jnp.where(y_ref[...] > 0, g_ref[...], 0)
 # +        dz = jnp.where(x_ref[...] > 0, g_ref[...], 0)
+
+
+# %% answer="10.7" name="dx is multiplied by x" judge="numbers" says="x stands where s should"
+# -        dx_ref[...] = dz * s_ref[...]
+# +        dx_ref[...] = dz * x_ref[...]
+
+
+# %% answer="10.7" name="dx without s" judge="numbers" says="s is left out of it, as if it were 1 everywhere"
+# -        dx_ref[...] = dz * s_ref[...]
+# +        dx_ref[...] = dz
+
+
+# %% answer="10.7" name="ds is multiplied by s as well" judge="numbers" says="it is multiplied by s once too often"
+# -        ds_ref[...] += jnp.sum(dz * x_ref[...], axis=0, keepdims=True)
+# +        ds_ref[...] += jnp.sum(dz * x_ref[...] * s_ref[...], axis=0, keepdims=True)
 
 
 # %% answer="10.8" name="says trains" judge="exercise" says="Does the result depend"
@@ -549,6 +614,11 @@ def all_back(x, w, y, g):
 # +    dw_ref[...] = product(x_ref[...], dz, 0, 0)
 
 
+# %% answer="10.10" name="dx of all of g" judge="numbers" says="g is taken everywhere, and should be only where y > 0"
+# -    dx_ref[...] = product(dz, w_ref[...], 1, 1)
+# +    dx_ref[...] = product(g_ref[...], w_ref[...], 1, 1)
+
+
 # %% answer="10.9" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
 # -    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
 # +    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))
@@ -560,3 +630,28 @@ def all_back(x, w, y, g):
 
 # -        ds_ref[...] += jnp.sum(g * x * r, axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(jnp.where(there, g * x * r, 0), axis=0, keepdims=True)
+
+
+# %% answer="10.9" name="r squared for r cubed" judge="numbers" says="the factor rsqrt.mean.x \\* x. . 1e-06. is left out"
+# -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
+# +        dx_ref[...] = r * h - x * (r * r) * jnp.mean(h * x, axis=1, keepdims=True)
+
+
+# %% answer="10.9" name="adds the second term" judge="numbers" says="is added, and should be subtracted"
+# -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
+# +        dx_ref[...] = r * h + x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
+
+
+# %% answer="10.9" name="dx without s" judge="numbers" says="s is left out of it, as if it were 1 everywhere"
+# -        r, h = factor(x), g * s_ref[...]
+# +        r, h = factor(x), g
+
+
+# %% answer="10.9" name="the mean of g x" judge="numbers" says="in .g \\* s. \\* x the factor s is left out"
+# -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
+# +        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(g * x, axis=1, keepdims=True)
+
+
+# %% answer="10.9" name="ds is multiplied by s" judge="numbers" says="it is multiplied by s once too often"
+# -        ds_ref[...] += jnp.sum(g * x * r, axis=0, keepdims=True)
+# +        ds_ref[...] += jnp.sum(h * x * r, axis=0, keepdims=True)

@@ -78,6 +78,26 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +        inside = jnp.where(column < n, x_ref[...], -1e9)
 
 
+# %% answer="11.2" name="hides columns with +inf" judge="numbers" says="puts inf where its mask hides an element, and takes the maximum"
+# -        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
+# +        inside = jnp.where(column < n, x_ref[...], jnp.inf)
+
+
+# %% answer="11.2" name="the largest size" judge="numbers" says="the absolute value of x is taken, and max.x. asks for x as it is"
+# -        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(inside, axis=1, keepdims=True))
+# +        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(jnp.abs(inside), axis=1, keepdims=True))
+
+
+# %% answer="11.2" name="one column too few" judge="numbers" says="should depend on x.:, 255., and does not"
+# -        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
+# +        inside = jnp.where(column < n - 1, x_ref[...], -jnp.inf)
+
+
+# %% answer="11.2" name="masks rows" judge="numbers" says="the mask runs along axis 0 of the block, and the array ends along axis 1"
+# -        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+# +        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+
+
 # %% answer="11.3" name="as it was" judge="exercise" says="it spills 468 registers"
 def mended(x):
     """(x - mean) / deviation of each row of x[M, N], in blocks of 256 rows, without spills."""
@@ -289,6 +309,11 @@ def data():
     return [-1.0, -2.0]
 
 
+# %% answer="11.7" name="data in bfloat16" judge="exercise" says="returned an array bfloat16.8, 130."
+# -    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and ragged
+# +    return -1 - jax.random.uniform(jax.random.key(0), (8, 130)).astype(jnp.bfloat16)  # below 0, and ragged
+
+
 # %% answer="11.8" name="too short" judge="exercise" says="words"
 advice = "Look at the gap first."
 
@@ -376,6 +401,16 @@ def balanced(x):
 # +            variance = jnp.mean(first * first, axis=1, keepdims=True)
 
 
+# %% answer="11.3" name="x itself over the deviation" judge="numbers" says="in one of the places of x - mean.x. mean.x. is not subtracted"
+# -            o_ref[these, :] = away * jax.lax.rsqrt(variance + 1e-6)
+# +            o_ref[these, :] = x * jax.lax.rsqrt(variance + 1e-6)
+
+
+# %% answer="11.3" name="the squares of x for its variance" judge="numbers" says="mean.x. is not subtracted from x"
+# -            variance = jnp.mean(away * away, axis=1, keepdims=True)
+# +            variance = jnp.mean(x * x, axis=1, keepdims=True)
+
+
 # %% answer="11.9" name="3e38 stands for inf" judge="numbers" says="a finite number counts as bad"
 # -        fine = size < jnp.inf  # false for NaN, too
 # +        fine = size < 3e38
@@ -396,6 +431,11 @@ def balanced(x):
 # +                u = pltpu.reciprocal(jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True), approx=True)
 
 
+# %% answer="11.10" name="five rounds" judge="exercise" says="That is 5 rounds, and 6 are asked for"
+# -        v = jax.lax.fori_loop(0, 6, one_round, jnp.ones((1, n), jnp.float32))
+# +        v = jax.lax.fori_loop(0, 5, one_round, jnp.ones((1, n), jnp.float32))
+
+
 # %% answer="11.9" name="minus infinity is not bad" judge="numbers" says="minus infinity is not counted"
 # -        ours, size = row < m, jnp.abs(x_ref[...])
 # +        ours, size = row < m, x_ref[...]
@@ -412,6 +452,26 @@ def balanced(x):
 # %% answer="11.9" name="counts a part of many rows" judge="numbers" says="at the size that counts too, .32768, 256."
 # -        grid=(pl.cdiv(m, rows),),
 # +        grid=(min(pl.cdiv(m, rows), 64),),
+
+
+# %% answer="11.9" name="the counts of the last block" judge="numbers" says="only the last block of 32 counts in sum"
+# -        bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)
+# +        bad_ref[...] = jnp.sum(bad, axis=0, keepdims=True)
+
+
+# %% answer="11.9" name="adds up the largest" judge="numbers" says="of each block of 32 are added up, and the largest of all is asked for"
+# -        size_ref[...] = jnp.maximum(size_ref[...], largest)
+# +        size_ref[...] = size_ref[...] + largest
+
+
+# %% answer="11.9" name="counts the good ones" judge="numbers" says="abs.x. < inf is asked for the opposite"
+# -        bad = jnp.where(ours & ~fine, 1, 0)
+# +        bad = jnp.where(ours & fine, 1, 0)
+
+
+# %% answer="11.9" name="counts blocks" judge="numbers" says="of each block of 32 only the largest (?s:.)*and not the sum"
+# -        bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)
+# +        bad_ref[...] += jnp.max(bad, axis=0, keepdims=True)
 
 
 # %% answer="11.6" name="digits without a separator" judge="exercise" says="(?s)For the same digits.*something\\s+between"

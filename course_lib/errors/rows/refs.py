@@ -32,7 +32,8 @@ ROWS = (
         "store-dtype",
         r"Invalid dtype for `swap`\. Ref dtype: (?P<ref>\w+)\. Value dtype: (?P<value>\w+)",
         "The kernel wrote {value} values into a ref of {ref}.",
-        "cast before you write, value.astype(o_ref.dtype), or give out_shape the dtype you mean.",
+        "cast before you write, value.astype(o_ref.dtype), or give out_shape the dtype you mean. A scratch ref that "
+        "collects sums is float32: pltpu.VMEM(shape, jnp.float32).",
         "01",
     ),
     Row(

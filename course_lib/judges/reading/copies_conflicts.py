@@ -17,13 +17,24 @@ _DOES = {"read": "reads", "write": "writes to", "start": "starts a copy into"}
 
 def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pending]) -> Complaint | None:
     """Report a copy into memory that another copy in flight goes to."""
-    if not any(same_place(use, entry, p) for p in pending):
+    others = [p for p in pending if same_place(use, entry, p)]
+    if not others:
         return None
+    if use.part is None and not any(_same_source(use, entry, p) for p in others):
+        return None  # each brings something else to rows that are known only when the kernel runs
     name = named(use.ref, use.part, entry)
     return Complaint(
         f"{at_step(call, step)} {call.name} starts a copy into {name} while another copy into it is under way.",
         "wait for the first before the second is started; is one .start() too many?",
     )
+
+
+def _same_source(use: grid.Use, entry: int, copy: Pending) -> bool:
+    """Whether two copies may come from the same memory."""
+    mine, its = use.source_part, copy.use.source_part
+    if use.source_number != copy.use.source_number or (mine is None) != (its is None):
+        return False
+    return mine is None or mine[entry].tolist() == its[copy.entry].tolist()
 
 
 def touched(

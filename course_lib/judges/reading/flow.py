@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from course_lib.grid.jaxprs import called, inside, is_variable, scan_parts, while_parts
 
+LITERAL = "literal"  # a pseudo-operation: a literal that is handed to a call, which its ``eqn`` is
 EITHER = "either"  # a pseudo-operation at the end of a branch or a loop body: its output is one of its inputs
 
 
@@ -48,7 +49,10 @@ def _listed(jaxpr, inputs: list, numbers, ops: list[Op], carried: dict[int, str]
             _, consts, begun = while_parts(eqn, given)
             outputs = _loop(eqn.params["body_jaxpr"], consts, begun, [], numbers, ops, carried)
         elif (inner := called(eqn)) is not None and len(inner.invars) == len(given):
-            outputs = _listed(inner, given, numbers, ops, carried)
+            handed = [
+                _literal(v, numbers, ops) if hasattr(v, "val") else n for v, n in zip(eqn.invars, given, strict=True)
+            ]
+            outputs = _listed(inner, handed, numbers, ops, carried)
         else:
             outputs = [next(numbers) for _ in eqn.outvars]
             ops.append(Op(name, tuple(given), tuple(outputs), eqn))
@@ -56,6 +60,13 @@ def _listed(jaxpr, inputs: list, numbers, ops: list[Op], carried: dict[int, str]
                 _listed(other, [next(numbers) for _ in other.invars], numbers, ops, carried)
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [value(v) for v in jaxpr.outvars]
+
+
+def _literal(atom, numbers, ops: list[Op]) -> int:
+    """List a literal that is handed to a call, and return its number: what is called knows it as a variable."""
+    number = next(numbers)
+    ops.append(Op(LITERAL, (), (number,), atom))
+    return number
 
 
 def _loop(body, consts: list, begun: list, slices: list, numbers, ops: list[Op], carried: dict[int, str]) -> list:

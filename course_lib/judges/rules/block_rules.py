@@ -7,6 +7,7 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading import index_maps, masking, memory, order, poisoning
+from course_lib.judges.rules import mask_rules
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
@@ -119,6 +120,8 @@ def past_the_edge(found: Finding) -> Complaint | None:
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
         if complaint := _half_masked(call, hanging) or _masked_along_another_axis(call, hanging):
             return complaint
+        if complaint := _masked_too_far(call, hanging, found.steps):
+            return complaint
         if hanging:
             if _chooses_by_an_index(call) and found.is_nan_without_garbage:
                 return None  # it makes NaN from its own numbers
@@ -136,7 +139,7 @@ def counted_past_the_edge(found: Finding) -> Complaint | None:
     if not hanging or not _depends_on_garbage(found):
         return None
     operand, axes = hanging[0]
-    said = _hangs_over(call, operand, axes[0])
+    said = _masked_too_far(call, hanging, found.steps) or _hangs_over(call, operand, axes[0])
     return said._replace(what=f"{said.what} With other values there the result is another.")
 
 
@@ -165,10 +168,11 @@ def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
     return sorted(np.flatnonzero(hangs.any(axis=0)).tolist(), key=reaches, reverse=True)
 
 
-def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
+def _overhang(call: grid.Call, operand: grid.Operand, axis: int, step: int | None = None) -> str:
+    """Describe the block at ``step``, or at the first step where it extends past the end."""
     length, block = operand.shape[axis], operand.block_shape[axis]
     ends = operand.starts[:, axis] + block
-    step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
+    step, beyond = int(np.argmax(ends > length)) if step is None else step, int(ends.max() - length)
     return (
         f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
         f"{length} elements, in blocks of {block}, so the last {beyond} of this block are "
@@ -202,6 +206,17 @@ def _masked_along_another_axis(call: grid.Call, hanging: list[tuple[grid.Operand
                 f"{_overhang(call, other, axis)} The mask of {other.name} runs along axis {min(runs)} of the block.",
                 f"mask {other.name} along axis {axis} of its block: that is the one whose {length} elements end.",
             )
+    return None
+
+
+def _masked_too_far(
+    call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]], steps: np.ndarray
+) -> Complaint | None:
+    """Report the first input whose mask surely lets through what lies past the end of its array."""
+    for operand, axes in hanging:
+        if beyond := mask_rules.too_far(call, operand, axes[0], steps):
+            step, said = beyond
+            return said._replace(what=f"{_overhang(call, operand, axes[0], step)} {said.what}")
     return None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from course_lib.judges.rules import (
     block_rules,
     lookup_rules,
+    mask_rules,
     memory_rules,
     softmax_rules,
 )
@@ -27,6 +28,7 @@ def because(found: Finding) -> Complaint:
 
 # The surest go first: what the grid and the code show goes before what the values look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
+    memory_rules.written_too_early,
     slips.declared,
     block_rules.outside,
     block_rules.rows_outside,
@@ -45,7 +47,6 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     block_rules.index_map,
     memory_rules.left_over,
     block_rules.past_the_edge,
-    memory_rules.written_too_early,
     probing.first_wrong,
     slips.suspected,
     softmax_rules.two_axes,
@@ -56,17 +57,20 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     memory_rules.computed,
     memory_rules.never_written,
     block_rules.counted_past_the_edge,
+    mask_rules.filled,
     block_rules.rows_left_out,
     lookup_slips.slip,
     softmax_slips.slip,
     argument_slips.slip,
     patterns.swallowed_nan,
     hard_coded_sizes.written_in,
+    hard_coded_sizes.shifted,
     patterns.an_argument,
     patterns.another_output,
     patterns.transposed,
     reference_edits.slip,
     argument_slips.of_one_output,
+    argument_slips.part_for_all,
     precision.through_float32,
     precision.wrapped,
     precision.narrowed,

@@ -14,7 +14,17 @@ from course_lib.judges.rules import memory_rules
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
-_MOVES = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "slice", flow.EITHER}
+_MOVES = {
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "expand_dims",
+    "convert_element_type",
+    "copy",
+    "slice",
+    "select_n",
+    flow.EITHER,
+}
 _EXP = {"exp", "exp2", "pow"}
 _KEEP_SMALL = {"reduce_max", "max", "reduce_min", "min", "clamp", "select_n", "neg"}
 
@@ -28,11 +38,11 @@ class _Kernel(NamedTuple):
     made: dict[int, Op]
 
     def origins(self, value: int | None) -> set[int]:
-        """Return the values that ``value`` is a copy of, in another shape or dtype, or from a branch."""
+        """Return the values that ``value`` is a copy of, in another shape or dtype, from a branch or by jnp.where."""
         op = self.made.get(value)
         if op is None or op.name not in _MOVES:
             return {value}
-        return set().union(*map(self.origins, op.inputs))
+        return set().union(*map(self.origins, op.inputs[op.name == "select_n" :]))
 
     def makers(self, value: int | None) -> list[Op]:
         return [self.made[v] for v in self.origins(value) if v in self.made]
@@ -98,7 +108,9 @@ def running_sum(found: Finding) -> Complaint | None:
 def complaint(call: grid.Call) -> Complaint | None:
     """Report what is wrong with the running sums of one kernel, by its code alone."""
     kernel = _read(call)
-    return _not_shrunk(kernel) or _no_running_maximum(kernel)
+    return (
+        _not_shrunk(kernel) or _older_maximum(kernel) or _divided_by_the_maximum(kernel) or _no_running_maximum(kernel)
+    )
 
 
 def _read(call: grid.Call) -> _Kernel:
@@ -160,6 +172,59 @@ def _not_shrunk(kernel: _Kernel) -> Complaint | None:
                     f"{name} is multiplied by exp(new - old), which makes it larger when {m} grows.",
                     "turn it round: exp(old - new), which is at most 1.",
                 )
+    return None
+
+
+def _older_maximum(kernel: _Kernel) -> Complaint | None:
+    """Report exp(x - old) that is added to sums which are rescaled to the new maximum."""
+    for maximum, new in _maxima(kernel).items():
+        since, old = flow.spread(kernel.ops, new), _read_before_it_is_stored(kernel, maximum)
+        powers = {
+            op.outputs[0]
+            for op in kernel.ops
+            if op.name in _EXP and since.isdisjoint(op.inputs) and _subtracts(kernel, op, old)
+        }
+        summed = flow.spread(kernel.ops, powers)
+        for ref, product, added in _sums(kernel):
+            if product is not None and not since.isdisjoint(product.inputs) and not summed.isdisjoint(added):
+                m = kernel.refs[maximum]
+                return Complaint(
+                    f"{kernel.refs[ref]} is multiplied by exp(old - new), and what is added to it is exp(x - old): "
+                    f"{m} still holds the old maximum there.",
+                    f"subtract the new maximum from x: exp(x - new), with new = jnp.maximum({m}[...], this block's).",
+                )
+    return None
+
+
+def _read_before_it_is_stored(kernel: _Kernel, maximum: int) -> set[int]:
+    """Return the values that are read from the ref of a running maximum before the new one is stored in it."""
+    old: set[int] = set()
+    new = _maxima(kernel)[maximum]
+    for op in kernel.ops:
+        if op.name == "swap" and op.inputs[0] == maximum and kernel.origins(op.inputs[1]) & new:
+            return old
+        if op.name == "get" and op.inputs[0] == maximum:
+            old.update(op.outputs)
+    return old
+
+
+def _subtracts(kernel: _Kernel, power: Op, values: set[int]) -> bool:
+    """Whether one of the values is subtracted in the exponent of ``power``."""
+    minuses = [minus for minus in kernel.makers(power.inputs[0]) if minus.name == "sub"]
+    return any(kernel.origins(minus.inputs[1]) & values for minus in minuses)
+
+
+def _divided_by_the_maximum(kernel: _Kernel) -> Complaint | None:
+    """Report a running sum of exponentials that is divided by the running maximum."""
+    sums = {ref for ref, _, _ in _sums(kernel)}
+    for maximum in _maxima(kernel):
+        for op in (op for op in kernel.ops if op.name == "div" and kernel.is_read_of(op.inputs[1], maximum)):
+            for ref in sums:
+                if kernel.is_read_of(op.inputs[0], ref):
+                    return Complaint(
+                        f"{kernel.refs[ref]} is divided by {kernel.refs[maximum]}, which holds the running maximum.",
+                        "divide by the sum of the exponentials, which is carried beside the maximum.",
+                    )
     return None
 
 

@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.slips.slip import Suspect
 from course_lib.judges.verdict import Complaint
@@ -16,6 +18,7 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST_ARGUMENTS = 6
 _MOST_ELEMENTS = 2**20  # of all arguments: each suspicion takes a run of the reference
+_ONE_OFF = "is there a <= where < is meant, or the reverse? Is 1 added or subtracted where it should not be?"
 _LOOK = "compare the order of the arguments with that of in_specs, and with the kernel's refs."
 
 
@@ -28,6 +31,24 @@ def slip(found: Finding) -> Complaint | None:
 def of_one_output(found: Finding) -> Complaint | None:
     """Report the same where another output is not as it would be: a kernel may read an argument in several places."""
     return next((said for suspect in _suspects(found) if (said := slips.said_of(found, suspect))), None)
+
+
+def part_for_all(found: Finding) -> Complaint | None:
+    """Report that a part of an argument is used in the place of others: one number, or one block."""
+    leaves, tree = jax.tree.flatten(found.args)
+    if _too_many(found, leaves):
+        return None
+    blocks = sorted(reference_softmax.sizes_of_blocks(found.walk))
+    for n, leaf in enumerate(leaves):
+        for means, next_, other in _parts_for_all(argument_name(found, n), leaf, blocks):
+            changed = jax.tree.unflatten(tree, [*leaves[:n], other, *leaves[n + 1 :]])
+            if said := slips.said_of(found, Suspect(means, next_, found.reference, changed)):
+                return said
+    return None
+
+
+def _too_many(found: Finding, leaves: list) -> bool:
+    return found.is_called or len(leaves) > _MOST_ARGUMENTS or sum(a.size for a in leaves) > _MOST_ELEMENTS
 
 
 def _changes_another(found: Finding, suspect: Suspect) -> bool:
@@ -46,7 +67,7 @@ def _changes_another(found: Finding, suspect: Suspect) -> bool:
 
 def _suspects(found: Finding) -> Iterator[Suspect]:
     leaves = jax.tree.leaves(found.args)
-    if found.is_called or len(leaves) > _MOST_ARGUMENTS or sum(a.size for a in leaves) > _MOST_ELEMENTS:
+    if _too_many(found, leaves):
         return
     tree, names = jax.tree.structure(found.args), [argument_name(found, n) for n in range(len(leaves))]
     alike = [
@@ -63,3 +84,29 @@ def _suspects(found: Finding) -> Iterator[Suspect]:
         yield suspect(f"{names[a]} and {names[b]} are exchanged", _LOOK, {a: leaves[b], b: leaves[a]})
     for a, b in (*alike, *(pair[::-1] for pair in alike)):
         yield suspect(f"{names[b]} is read where {names[a]} should be", _LOOK, {a: leaves[b]})
+    for n, leaf in enumerate(leaves):
+        if jnp.issubdtype(leaf.dtype, jnp.integer):
+            for by, way in ((1, "more"), (-1, "less")):
+                yield suspect(f"{names[n]} is taken for one {way} than it is", _ONE_OFF, {n: leaf + by})
+
+
+def _parts_for_all(name: str, leaf: jax.Array, blocks: list[int]) -> Iterator[tuple[str, str, jax.Array]]:
+    """Yield (meaning, what to try, array) where a part of an argument is used in the place of others."""
+    long = [axis for axis, length in enumerate(leaf.shape) if length > 1]
+    for axis in long:
+        length, at = leaf.shape[axis], np.arange(leaf.shape[axis])
+        for size in (b for b in blocks if b < length and length % b == 0):
+            yield (
+                f"the first block of {size} along axis {axis} of {name} is used in the place of every other",
+                "the block has to move with the loop or the grid: look at where its start comes from.",
+                jnp.take(leaf, at % size, axis),
+            )
+        if len(long) > 1:
+            continue
+        for size in (b for b in (*blocks, length) if length % b == 0):
+            which = "" if size == length else f" of each block of {size}"
+            yield (
+                f"the first number of {name}{which} is used for all of them",
+                f"each has its own: read all of the ref of {name}, and not one number of it.",
+                jnp.take(leaf, at // size * size, axis),
+            )

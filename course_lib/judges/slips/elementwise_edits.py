@@ -24,6 +24,20 @@ def of(step: Step, steps: Steps, named: Expressions) -> Iterator[Edit]:
             return shaped(change(*(env[n] for n in step.inputs), env[step.outputs[0]]), env[step.outputs[0]])
 
         yield Edit(step.outputs[0], means, next_, value)
+    yield from _power_for_repetition(step, steps, named)
+
+
+def _power_for_repetition(step: Step, steps: Steps, named: Expressions) -> Iterator[Edit]:
+    """Yield f(x) ** n in the place of a function of itself, n times: sin(x) ** 2 for sin(sin(x))."""
+    times, first = 1, step
+    while (inner := steps.made.get(first.inputs[0])) is not None and inner.name == step.name and step.name in FUNCTIONS:
+        times, first = times + 1, inner
+    if times > 1:
+        value, once, right = first.outputs[0], named.call(first), named.call(step)
+        means = f"this is {once} to the power of {times}, and `{step.name}` should be taken {times} times"
+        yield Edit(
+            step.outputs[0], means, f"hand the result of each to the next: {right}.", lambda env: env[value] ** times
+        )
 
 
 def _changes(step: Step, steps: Steps, named: Expressions) -> Iterator[_Change]:
@@ -33,6 +47,10 @@ def _changes(step: Step, steps: Steps, named: Expressions) -> Iterator[_Change]:
         if is_mean(steps, step):  # with other arguments it is another number
             by = f"the number of its terms ({by} here)"
         yield from _BINARY[step.name](named(first), by, first == second)
+    elif step.name == "select_n" and len(step.inputs) == 3:
+        yield from _choice(*map(named, step.inputs))
+    elif step.name == "not":
+        yield f"{named(step.inputs[0])} is asked for the opposite", f"~({named(step.inputs[0])}).", lambda x, z: x
     elif step.name in FUNCTIONS:
         if step.name == "rsqrt":
             yield from _below_the_root(step, steps)
@@ -42,10 +60,13 @@ def _changes(step: Step, steps: Steps, named: Expressions) -> Iterator[_Change]:
 def _product(a: str, b: str, same: bool) -> Iterator[_Change]:
     if same:
         yield f"{a} is not squared", f"square it: {a} * {a}.", lambda x, y, z: x
+        yield _absolute(a), f"square it: {a} * {a}.", lambda x, y, z: jnp.abs(x)
         return
     for factor, other, of in ((b, a, lambda x, y: (x, y)), (a, b, lambda x, y: (y, x))):
         once = f"multiply by {factor}, once."
         yield f"the factor {factor} is left out", once, lambda x, y, z, of=of: of(x, y)[0]
+        if factor == "2":
+            yield f"{other} is squared, and should be doubled", f"2 * {other}.", lambda x, y, z, of=of: of(x, y)[0] ** 2
         twice = f"the factor {factor} is used twice"
         if factor.startswith("rsqrt("):
             twice = f"the root is left out, or {twice}"
@@ -58,11 +79,22 @@ def _product(a: str, b: str, same: bool) -> Iterator[_Change]:
     yield f"{a} and {b} are added, and should be multiplied", f"{a} * {b}.", lambda x, y, z: x + y
 
 
+def _choice(condition: str, other: str, chosen: str) -> Iterator[_Change]:
+    right = f"jnp.where({condition}, {chosen}, {other})."
+    yield f"{chosen} is taken everywhere, and should be only where {condition}", right, lambda c, x, y, z: y
+    turned = f"{chosen} is taken where {condition} does not hold, and should be where it does"
+    yield turned, right, lambda c, x, y, z: jnp.where(c, x, y)
+
+
+def _absolute(of: str) -> str:
+    return f"the absolute value of {of} stands in the place of its square"
+
+
 def _quotient(a: str, b: str, same: bool) -> Iterator[_Change]:
     yield f"{a} is not divided by {b}", f"divide by {b}, once.", lambda x, y, z: x
     yield f"{a} is multiplied by {b}, and should be divided by it", f"divide by {b}.", lambda x, y, z: x * y
     yield f"{a} is divided by {b} twice", f"divide by {b} once.", lambda x, y, z: z / y
-    yield f"the quotient is upside down: {b} / ({a})", f"divide {a} by {b}.", lambda x, y, z: y / x
+    yield f"the quotient is upside down: {b} is divided by {a}", f"divide {a} by {b}.", lambda x, y, z: y / x
 
 
 def _terms(a: str, b: str, same: bool) -> Iterator[_Change]:
@@ -108,6 +140,7 @@ def _left_out_or_twice(step: Step, named: Expressions) -> Iterator[_Change]:
 
     if right.endswith("** 2"):
         yield f"{inner} is not squared", f"square it: {inner} * {inner}.", lambda x, z: x
+        yield _absolute(inner), f"square it: {inner} * {inner}.", lambda x, z: jnp.abs(x)
     elif step.name == "rsqrt":
         yield (
             "what should be divided by the root is multiplied by it",

@@ -12,8 +12,22 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 MOVES = ("broadcast_in_dim", "reshape", "convert_element_type", "copy", "squeeze", "stop_gradient")
 _SIGNS = {"mul": "*", "div": "/", "add": "+", "sub": "-", "dot_general": "@"}
+_SIGNS |= {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 FUNCTIONS = set("exp exp2 log sin cos tan tanh logistic sqrt rsqrt abs sign floor ceil neg square integer_pow".split())
-_READABLE = {*_SIGNS, *FUNCTIONS, "max", "min", "reduce_sum", "reduce_max", "reduce_min", "cumsum"}
+_READABLE = {
+    *_SIGNS,
+    *FUNCTIONS,
+    "max",
+    "min",
+    "reduce_sum",
+    "reduce_max",
+    "reduce_min",
+    "cumsum",
+    "gather",
+    "select_n",
+    "not",
+    "is_finite",
+}
 _LONGEST = 40  # characters of an expression; a longer one is called by its operation
 
 
@@ -34,10 +48,10 @@ class Expressions:
         return self.call(self._steps.made[value])
 
     def is_readable(self, value: int) -> bool:
-        """Whether the name of a value says what it is: no part of it is cut, padded or gathered."""
+        """Whether the name of a value says what it is: no part of it is cut or padded."""
         value = reference_steps.through(self._steps, value, MOVES)
         made = self._steps.made.get(value)
-        return made is None or (made.name in _READABLE and all(map(self.is_readable, made.inputs)))
+        return made is None or (made.name in _READABLE and all(map(self.is_readable, _operands(made))))
 
     def call(self, step: Step) -> str:
         """Return what a step computes, written out if that is short."""
@@ -47,17 +61,29 @@ class Expressions:
             name, written = "mean", f"mean({self(total.inputs[0])})"
         elif step.name in _SIGNS:
             written = f" {_SIGNS[step.name]} ".join(self._operand(step, n) for n in step.inputs)
+        elif step.name == "gather":
+            written = f"{self(step.inputs[0])}[...]"
+        elif step.name == "not":
+            written = f"~({self(step.inputs[0])})"
+        elif step.name == "select_n":
+            condition, *cases = map(self, step.inputs)
+            written = f"where({', '.join((condition, *reversed(cases)))})"
         elif is_square(step):
             written = f"{self._operand(step, step.inputs[0])} ** 2"
         else:
             written = f"{name}({', '.join(map(self, step.inputs))})"
-        return written if len(written) <= _LONGEST else f"{name}(...)"
+        return written if len(written) <= _LONGEST and "(...)" not in written else f"{name}(...)"
 
     def _operand(self, step: Step, value: int) -> str:
         """Return the name of an operand, in brackets where it needs them."""
         name = self(value)
         made = self._steps.made.get(reference_steps.through(self._steps, value, MOVES))
         return f"({name})" if made and made.name in _SIGNS and " " in name and step.name != "add" else name
+
+
+def _operands(step: Step) -> tuple[int, ...]:
+    """Return the values that the name of a step is made of: those of a lookup are the table, and not the indices."""
+    return step.inputs[:1] if step.name == "gather" else step.inputs
 
 
 def is_square(step: Step) -> bool:

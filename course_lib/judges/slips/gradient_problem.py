@@ -23,6 +23,7 @@ class Problem(NamedTuple):
     names: tuple[str, ...]
     pre: Callable | None
     activation: Callable | None
+    written_out: bool = False  # whether ``backwards`` is a formula that somebody wrote, and not a vjp
 
 
 def at(problem: Problem, args: tuple, dz) -> tuple:

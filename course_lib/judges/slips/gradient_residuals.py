@@ -28,6 +28,8 @@ def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
             changed[place] = other
             yield of_dz(problem, means, next, changed, dz)
             yield Suspect(means, next, problem.backwards, (*changed, g))
+    yield from _read_for_another(problem, args, g, dz)
+    yield from _multiplied_by(found, problem, args)
     for first, second in itertools.combinations(range(len(args)), 2):
         if (args[first].shape, args[first].dtype) == (args[second].shape, args[second].dtype):
             changed = [*args]
@@ -54,6 +56,29 @@ def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
         )
 
 
+def _read_for_another(problem: Problem, args: list, g, dz) -> Iterator[Suspect]:
+    """Yield an argument in the place of another one that is spread over more axes, or fewer."""
+    for place, other in itertools.permutations(range(len(args)), 2):
+        changed = [*args]
+        changed[place] = args[other]
+        means = f"{problem.names[other]} stands where {problem.names[place]} should"
+        yield of_dz(problem, means, _READ_ANEW, changed, dz)
+        yield Suspect(means, _READ_ANEW, problem.backwards, (*changed, g))
+
+
+def _multiplied_by(found: Finding, problem: Problem, args: list) -> Iterator[Suspect]:
+    """Yield the gradient with an argument as a factor too many."""
+    want = found.want.value
+    for name, arg in zip(problem.names, args, strict=True):
+        if arg.shape == want.shape[want.ndim - arg.ndim :]:
+            yield Suspect(
+                f"it is multiplied by {name} once too often",
+                f"count the factors {name} in the formula of {found.name}.",
+                lambda value, by: value * by.astype(value.dtype),
+                (want, arg),
+            )
+
+
 def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[tuple[str, str, jax.Array]]:
     """Yield (meaning, what to try, array) for each array that a backward rule may use as argument ``place``."""
     arg, name = args[place], names[place]
@@ -74,6 +99,12 @@ def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[
             f"it is computed from {name} rounded to bfloat16",
             f"save {name} as it came, in float32: a residual costs its bytes, and the gradient has no more digits.",
             _rounded(arg),
+        )
+    if jnp.issubdtype(arg.dtype, jnp.floating):
+        yield (
+            f"{name} is left out of it, as if it were 1 everywhere",
+            f"the chain rule multiplies by {name} where the function does: is a factor missing?",
+            jnp.ones_like(arg),
         )
     yield (
         f"{name} is taken for 0 in it",

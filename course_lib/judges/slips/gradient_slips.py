@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from course_lib.judges.running.pulling_back import beside_zero
-from course_lib.judges.slips import attention_gradient_slips
+from course_lib.judges.slips import attention_gradient_slips, reference_edits
 from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, through
 from course_lib.judges.slips.gradient_residuals import residuals
 from course_lib.judges.slips.gradient_rows import factors, rows
@@ -25,6 +25,8 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
     of_one_output = (_activation, _cotangent, _kink, _axes, of_softmax, factors, residuals, rows)
     for kind in (_nothing, *(of_one_output if isinstance(found.args[-1], jax.Array) else (factors,))):
         yield from kind(found, problem)
+    if problem.written_out:
+        yield from reference_edits.suspects(found)
 
 
 def _nothing(found: Finding, problem: Problem) -> Iterator[Suspect]:
@@ -70,6 +72,7 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
         args,
         (g.astype(jnp.float32) * y.astype(jnp.float32)).astype(g.dtype),
     )
+    yield from _roles_of_g(problem, args, g, z, y)
     yield of_dz(
         problem,
         "the slope of the activation stands in the place of dz, and g is not used",
@@ -77,6 +80,21 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
         args,
         through(act, z, jnp.ones_like(g)),
     )
+
+
+def _roles_of_g(problem: Problem, args: list, g, z, y) -> Iterator[Suspect]:
+    """Yield the cotangent and the output in each other's place."""
+    act, in_z = problem.activation, g.astype(z.dtype)
+    for means, dz in (
+        (
+            "the output and g are exchanged: dz is the output times the slope of the activation at g",
+            through(act, in_z, y),
+        ),
+        ("the slope of the activation is taken at g, and g itself is what it should multiply", through(act, in_z, g)),
+        ("the output stands in the place of g, and g is not used", through(act, z, y)),
+    ):
+        next_ = "dz = g * slope, with the slope at z; for relu, take g where y > 0. Compare the order of the arguments."
+        yield of_dz(problem, means, next_, args, dz.astype(g.dtype))
 
 
 def _cotangent(found: Finding, problem: Problem) -> Iterator[Suspect]:

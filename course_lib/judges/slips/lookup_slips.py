@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib import grid
 from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.slips.slip import Suspect
@@ -18,7 +19,7 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 def slip(found: Finding) -> Complaint | None:
     """Report integer arguments used in another way, if that gives exactly what the function returned."""
-    if not any(call.scalars for call in found.walk.calls):
+    if not any(call.scalars or _in_smem(call) for call in found.walk.calls):
         return None
     leaves, tree = jax.tree.flatten(found.args)
     for means, next_, place, other in _others(found, leaves):
@@ -28,6 +29,11 @@ def slip(found: Finding) -> Complaint | None:
         if said := slips.said_of(found, suspect):
             return said
     return None
+
+
+def _in_smem(call: grid.Call) -> bool:
+    """Whether a kernel has an input whose numbers it reads one by one."""
+    return any(operand.memory_space == "smem" for operand in call.inputs)
 
 
 def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.ndarray]]:

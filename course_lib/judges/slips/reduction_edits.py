@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import jax
@@ -15,12 +16,23 @@ from course_lib.judges.slips.reference_steps import Step, Steps
 
 _REDUCERS = {"reduce_sum": jnp.sum, "reduce_max": jnp.max, "reduce_min": jnp.min}
 _REGISTER = 8  # rows
+_ADDED = "the {which} {{of}} of each block of {{size}} are added up, and the {which} of all is asked for"
+_WAYS = {  # how a block is reduced, how the blocks are put together, what that means, what to try
+    "reduce_sum": (
+        (jnp.max, jnp.sum, "of each block of {size} only the largest {of} counts, and not the sum", "sum within it."),
+        (jnp.sum, jnp.max, "only the block of {size} with the largest sum of {of} counts", "add the blocks' sums: +=."),
+    ),
+    "reduce_max": ((jnp.max, jnp.sum, _ADDED.format(which="largest"), "keep the larger: jnp.maximum."),),
+    "reduce_min": ((jnp.min, jnp.sum, _ADDED.format(which="smallest"), "keep the smaller: jnp.minimum."),),
+}
 
 
 def of(step: Step, steps: Steps, named: Expressions, blocks: list[int]) -> Iterator[Edit]:
     """Yield the changes of one such operation; none of any other. ``blocks``: the lengths of the kernel's blocks."""
     if step.name in _REDUCERS and len(step.eqn.params["axes"]) == 1:
         yield from _one_block_only(step, named, blocks)
+        yield from _largest_of_sizes(step, named)
+        yield from _blocks_put_together(step, named, blocks)
         if (kept := _kept_axis(step, steps)) is not None:
             yield from _over_something_else(step, steps, kept, named, blocks)
             yield from _variance(step, steps, kept, named)
@@ -46,6 +58,33 @@ def _one_block_only(step: Step, named: Expressions, blocks: list[int]) -> Iterat
             return shaped(_REDUCERS[step.name](part, axis=axis), env[out])
 
         yield Edit(out, *_only(named.call(step), which, size), value)
+
+
+def _largest_of_sizes(step: Step, named: Expressions) -> Iterator[Edit]:
+    (of,) = step.inputs
+    name = named(of)
+    means = f"the absolute value of {name} is taken, and {named.call(step)} asks for {name} as it is"
+    yield Edit(of, means, f"leave abs out: the sign of {name} counts.", lambda env: jnp.abs(env[of]))
+
+
+def _blocks_put_together(step: Step, named: Expressions, blocks: list[int]) -> Iterator[Edit]:
+    """Yield blocks that are reduced in one way and put together in another: the sum of each block's maximum."""
+    (axis,), (of,), (out,) = step.eqn.params["axes"], step.inputs, step.outputs
+    name, length = named(of), step.eqn.invars[0].aval.shape[axis]
+    for size in (b for b in blocks if b < length):
+
+        def value(env, within, across, size=size):
+            x = env[of]
+            parts = [jax.lax.slice_in_dim(x, at, min(at + size, length), axis=axis) for at in range(0, length, size)]
+            return shaped(across(jnp.stack([within(part, axis=axis) for part in parts]), axis=0), env[out])
+
+        for within, across, means, next_ in _WAYS[step.name]:
+            yield Edit(
+                out,
+                means.format(of=name, size=size),
+                next_,
+                functools.partial(value, within=within, across=across),
+            )
 
 
 def _only(what: str, which: str, size: int) -> tuple[str, str]:
@@ -188,7 +227,10 @@ def _running_sum(step: Step, named: Expressions, blocks: list[int]) -> Iterator[
         f"begin with element 0 of axis {axis}.",
         lambda env: jax.lax.cumsum(env[of], axis, reverse=True),
     )
-    for block in sorted(b for b in {*blocks, _REGISTER} if b < length and length % b == 0):
+    for block in sorted(b for b in {*blocks, _REGISTER} if b <= length and length % b == 0):
+        yield from _wrong_distances(of, out, axis, block)
+        if block == length:
+            continue
 
         def value(env, block=block):
             x = env[of]
@@ -201,3 +243,28 @@ def _running_sum(step: Step, named: Expressions, blocks: list[int]) -> Iterator[
             "carry what each part ends with to the next.",
             value,
         )
+
+
+def _wrong_distances(of: int, out: int, axis: int, block: int) -> Iterator[Edit]:
+    """Yield a running sum within blocks by distances that grow by 1, where each should be twice the one before."""
+    doubled = [2**n for n in range(block.bit_length()) if 2**n < block]
+    counted = list(range(1, len(doubled) + 1))
+    if counted == doubled:
+        return
+
+    def value(env):
+        x = env[of]
+        parts = jnp.moveaxis(x.reshape(*x.shape[:axis], -1, block, *x.shape[axis + 1 :]), (axis, axis + 1), (0, 1))
+        for distance in counted:
+            parts = parts.at[:, distance:].add(parts[:, :-distance])
+        totals = parts[:, -1:]
+        before = jnp.cumsum(totals, axis=0) - totals
+        return jnp.moveaxis(parts + before, (0, 1), (axis, axis + 1)).reshape(x.shape)
+
+    yield Edit(
+        out,
+        f"within {block} elements those at the distances {', '.join(map(str, counted))} are added",
+        f"after each addition every element holds twice as many, so the distances double: "
+        f"{', '.join(map(str, doubled))}.",
+        value,
+    )

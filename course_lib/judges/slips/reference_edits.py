@@ -6,14 +6,17 @@ rounding, and does so for shuffled arguments too, is what the kernel has done.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
+import jax
 import numpy as np
 
 from course_lib.judges.slips import elementwise_edits, expressions, reduction_edits, reference_softmax, reference_steps
 from course_lib.judges.slips import slip as slips
 from course_lib.judges.slips.edit import Edit
-from course_lib.judges.slips.reference_steps import Steps
+from course_lib.judges.slips.expressions import Expressions
+from course_lib.judges.slips.reference_steps import Step, Steps
 from course_lib.judges.slips.slip import Suspect
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
@@ -37,6 +40,23 @@ def slip(found: Finding) -> Complaint | None:
         return None
 
 
+def suspects(found: Finding) -> Iterator[Suspect]:
+    """Yield the changes of one operation of a reference that is written out, as that of a gradient may be."""
+    steps = reference_steps.steps_of(found.reference, found.args)
+    env = reference_steps.run(steps, found.args)
+    for edit in _edits(found, steps):
+        yield Suspect(edit.means, edit.next, functools.partial(_changed, steps, env, edit, found.args), found.args)
+
+
+def _changed(steps: Steps, env: dict, edit: Edit, known: tuple, *args) -> tuple:
+    """Return the outputs of the reference with an edit; ``env`` has all values for the arguments ``known``."""
+    if all(a is b for a, b in zip(args, known, strict=True)):
+        other = reference_steps.run_on(steps, env, edit.value, edit.of(env))
+    else:
+        other = reference_steps.run(steps, args, {edit.value: edit.of})
+    return tuple(other[n] for n in steps.outputs)
+
+
 def not_a_number(found: Finding) -> Complaint | None:
     """Do so for NaN, before rules that know of NaN no more than where it is."""
     return slip(found) if found.unwritten[found.first] and found.got.dtype.kind not in "iub" else None
@@ -46,20 +66,40 @@ def _edits(found: Finding, steps: Steps) -> Iterator[Edit]:
     """Yield the changes of every operation that the output depends on, the last operation first."""
     named = expressions.of(found, steps)
     blocks = sorted(reference_softmax.sizes_of_blocks(found.walk))
-    for step in reference_steps.before(steps, steps.outputs[found.number]):
-        if all(map(named.is_readable, step.inputs)):
-            yield from elementwise_edits.of(step, steps, named)
-            yield from reduction_edits.of(step, steps, named, blocks)
+    readable = [
+        step
+        for step in reference_steps.before(steps, steps.outputs[found.number])
+        if all(map(named.is_readable, step.inputs))
+    ]
+    for step in readable:
+        yield from elementwise_edits.of(step, steps, named)
+        yield from reduction_edits.of(step, steps, named, blocks)
+    for step in readable:
+        yield from _of_one_use(step, steps, named)
+
+
+def _of_one_use(step: Step, steps: Steps, named: Expressions) -> Iterator[Edit]:
+    """Yield the changes of an operand of a step that other steps take, too, and find as it should be."""
+    for place in dict.fromkeys(step.inputs):
+        made = steps.made.get(place)
+        if made is None or len(step.outputs) != 1 or sum(place in other.inputs for other in steps.steps) < 2:
+            continue
+        for edit in elementwise_edits.of(made, steps, named):
+            if edit.value == place:
+                value = functools.partial(_taken_with, step, place, edit)
+                where = named.call(step)
+                where = f"in one of the places of {named(place)}" if "(...)" in where else f"in {where}"
+                yield Edit(step.outputs[0], f"{where} {edit.means}", edit.next, value)
+
+
+def _taken_with(step: Step, place: int, edit: Edit, env: dict) -> jax.Array:
+    """Return the output of a step that finds the edit's value in the place of one of its operands."""
+    given = [edit.of(env) if n == place else env[n] for n in step.inputs]
+    return step.eqn.primitive.bind(*given, **step.eqn.primitive.get_bind_params(step.eqn.params))
 
 
 def _said_of(found: Finding, steps: Steps, env: dict, edit: Edit) -> Complaint | None:
-    def value(*args):
-        if args is found.args or all(a is b for a, b in zip(args, found.args, strict=True)):
-            other = reference_steps.run_on(steps, env, edit.value, edit.of(env))
-        else:
-            other = reference_steps.run(steps, args, {edit.value: edit.of})
-        return tuple(other[n] for n in steps.outputs)
-
+    value = functools.partial(_changed, steps, env, edit, found.args)
     said = slips.said_of(found, Suspect(edit.means, edit.next, value, found.args))
     return said if said and _holds_elsewhere(found, value) else None
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid
+from course_lib.judges.reading import unrolling
 from course_lib.judges.tpu import budget
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, refused, skipped
@@ -38,7 +39,8 @@ def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
         walk = trial.whole_walk
     except Exception:  # its grid cannot be read, so the names are unknown
         return refused("compiler", report.error)
-    explanation = _with_ref_names(report.error, walk)
+    crashed = report.error.name == "crash"
+    explanation = (crashed and unrolling.uneven(walk)) or _with_ref_names(report.error, walk)
     if explanation.name == "vmem" and cost.vmem(walk):
         explanation = dataclasses.replace(explanation, what=f"{explanation.what}\n{budget.table(walk)}")
     return dataclasses.replace(refused("compiler", explanation), report=report)

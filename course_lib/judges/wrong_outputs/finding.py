@@ -64,8 +64,8 @@ class Finding:
 
     @property
     def _without_ones(self) -> tuple[grid.Call, grid.Operand] | None:
-        """The kernel that makes this gradient with extra axes of length 1, like db of shape (1, N)."""
-        origin = grid.made_by(self.walk, self.number) if self.is_called else None
+        """The kernel that makes this output with extra axes of length 1, like db of shape (1, N)."""
+        origin = grid.made_by(self.walk, self.number)
         if origin is None or not origin[1].pipelined or any(origin[1].element):
             return None
         call, made = origin

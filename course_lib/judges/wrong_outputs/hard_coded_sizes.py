@@ -1,4 +1,4 @@
-"""Hard-coded sizes: a kernel that is right once a number in it is replaced by the length of an axis.
+"""Hard-coded numbers: a kernel that is right once a length in it is another, or a shift goes one bit less or more far.
 
 It is found by trying: the number is replaced and the kernel runs again. Only what was seen is said.
 """
@@ -16,6 +16,7 @@ from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.dependence import argument_name
 from course_lib.judges.wrong_outputs.finding import Finding
 
+_SHIFTS = {"shift_right_arithmetic", "shift_right_logical", "shift_left"}
 _LEAST = 8  # a smaller number may mean anything
 _MOST_TRIES = 8  # because each is a compile
 _MOST_STEPS = 2_000  # of the grid, in all tries
@@ -28,15 +29,44 @@ def written_in(found: Finding) -> Complaint | None:
     if found.run is None or not 0 < len(tries) <= _MOST_TRIES or steps * len(tries) > _MOST_STEPS:
         return None
     for old, to in tries:
-        if _is_right_with(found, old, to):
+        if _is_right_with(found, old, to) and not _is_right_with(found, old, to + 1):  # or any number would do
             place, axis = _lengths(found)[to]
             name = argument_name(found, place)
             return Complaint(
                 f"{old} is written in. With {to} in its place, which is the length of axis {axis} of {name} here, all "
                 "of it is right.",
-                "take a length from the ref, x_ref.shape[axis], or let jnp.mean and the like count.",
+                "take a length from the ref, x_ref.shape[axis], or let jnp.mean and the like count. If the length of a "
+                f"part is meant, write {to}.",
             )
     return None
+
+
+def shifted(found: Finding) -> Complaint | None:
+    """Report integers that are shifted one bit too far, or too little, if the other number makes all of it right."""
+    shifts = [eqn for eqn in jaxprs.equations(found.walk.jaxpr.jaxpr, closed=()) if eqn.primitive.name in _SHIFTS]
+    literals = [eqn.invars[1] for eqn in shifts if not jaxprs.is_variable(eqn.invars[1])]
+    bits = {int(atom.val) for atom in literals if not np.shape(atom.val)}
+    steps = 1 + sum(call.steps for call in found.walk.calls)
+    if found.run is None or not bits or len(bits) * 2 > _MOST_TRIES or steps * len(bits) * 2 > _MOST_STEPS:
+        return None
+    for by, way in ((-1, "too far"), (1, "too little")):
+        if right := [old for old in sorted(bits) if old + by > 0 and _is_right_shifted(found, old, old + by)]:
+            instead = ", or ".join(f"by {old + by} instead of {old}" for old in right)
+            return Complaint(
+                f"The numbers are shifted one bit {way}: with a shift {instead}, all of it is right.",
+                "x >> n divides by 2 ** n and rounds down: which power of two belongs to the factor before it?",
+            )
+    return None
+
+
+def _is_right_shifted(found: Finding, old: int, to: int) -> bool:
+    """Whether the function is right with shifts by ``to`` in the place of shifts by ``old``."""
+
+    def changed(eqn, atom):
+        is_it = eqn.primitive.name in _SHIFTS and atom is eqn.invars[1] and not jaxprs.is_variable(atom)
+        return _literal(to, atom) if is_it and np.all(atom.val == old) else atom
+
+    return _is_right_if(found, changed)
 
 
 def _numbers(found: Finding) -> set[int]:
@@ -72,12 +102,20 @@ def _lengths(found: Finding) -> dict[int, tuple[int, int]]:
 def _is_right_with(found: Finding, old: int, to: int) -> bool:
     """Whether the function is right with ``to`` in place of ``old``, and 1/to in place of 1/old."""
 
-    def changed(atom):
+    def changed(_, atom):
         if jaxprs.is_variable(atom) or _whole(atom) != old:
             return atom
-        number = to if float(atom.val) >= _LEAST else 1 / to
-        return jax.extend.core.Literal(np.asarray(number, atom.aval.dtype)[()], atom.aval)
+        return _literal(to if float(atom.val) >= _LEAST else 1 / to, atom)
 
+    return _is_right_if(found, changed)
+
+
+def _literal(number: float, like) -> jax.extend.core.Literal:
+    return jax.extend.core.Literal(np.asarray(number, like.aval.dtype)[()], like.aval)
+
+
+def _is_right_if(found: Finding, changed: Callable) -> bool:
+    """Whether the function is right with ``changed(equation, atom)`` in the place of the inputs of its operations."""
     try:
         outputs = Traced(_with(found.walk.jaxpr, changed), None).run(True, found.args)
         return bool(right(outputs[found.number], found.want).all())
@@ -86,8 +124,8 @@ def _is_right_with(found: Finding, old: int, to: int) -> bool:
 
 
 def _with(jaxpr, changed: Callable):
-    """Rebuild a jaxpr, open or closed, and all inside it, with ``changed(atom)`` for the inputs of equations."""
+    """Rebuild a jaxpr, open or closed, and all inside it, with ``changed(equation, atom)`` for inputs of equations."""
     if jaxpr.jaxpr is not jaxpr:  # a closed one
         return jaxpr.replace(jaxpr=_with(jaxpr.jaxpr, changed))
     eqns = [jaxprs.map_inside(eqn, lambda inner: _with(inner, changed)) for eqn in jaxpr.eqns]
-    return jaxpr.replace(eqns=[eqn.replace(invars=[*map(changed, eqn.invars)]) for eqn in eqns])
+    return jaxpr.replace(eqns=[eqn.replace(invars=[changed(eqn, atom) for atom in eqn.invars]) for eqn in eqns])

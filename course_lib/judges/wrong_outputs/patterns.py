@@ -159,6 +159,11 @@ def _times(by: float) -> Complaint:
         return Complaint(
             "Each wrong element is the negative of the right one.", "is a difference taken the wrong way round?"
         )
+    if (part := round(1 / by)) > 2 and abs(by * part - 1) < 1e-3:
+        return Complaint(
+            f"Each wrong element is 1/{part} of the right one.",
+            f"is a mean of {part} taken where a sum is asked for, or is something divided by {part} twice?",
+        )
     return Complaint(
         f"Each wrong element is {by:.4g} times the right one.",
         "is a factor left out or in excess, or are steps added up more than once?",

@@ -12,7 +12,9 @@ from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
 MOST = 3e-5  # relative to the size of the values
-PASS_OR_TWO = 0.01  # relative error of one pass, with some margin
+NARROW = 0.02  # relative error: a larger one has other causes than bfloat16, and the judges find them
+COUNTS = 0.05  # a term whose factor is nearer to a whole number counts so often
+TERMS = ("x1 @ y1", "x1 @ y2", "x2 @ y1")
 LONG = 32_768  # of an axis: whole, a block of 128 by it takes 16 MiB
 
 
@@ -28,22 +30,59 @@ def _of_bfloat16_alone(careful):
 
 
 def exact_enough(careful):
-    """Return ``careful`` unchanged. Raise Unfit if its error is that of a missing term; judges find other mistakes."""
+    """Return ``careful`` unchanged. Raise Unfit if a term is wrong, or a sum in bfloat16; judges find the rest."""
     x, y = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (40, 256)), (1, (256, 130))))
     exact = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
     try:
         with chips.chip("v5e").target():
-            difference = np.asarray(careful(x, y), np.float64) - exact
+            got = np.asarray(careful(x, y), np.float64)
+            narrow = any(eqn.outvars[0].aval.dtype == jnp.bfloat16 for eqn in dots(careful, x, y))
     except Exception:
         return careful
-    error = float(np.sqrt(np.mean(difference**2) / np.mean(exact**2)))
-    if MOST < error < PASS_OR_TWO:
+    error = float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
+    said = _sums_in_bfloat16() if narrow else _terms_that_count(got, x, y)
+    if error > MOST and (said or error < NARROW):
+        what, next = said or ("", "x is x1 + x2 and y is y1 + y2: which of the four terms are large enough to count?")
         raise Unfit(
-            f"For x[40, 256] @ y[256, 130] its relative error is {error:.0e}; {MOST:.0e} is allowed.",
-            "x is x1 + x2 and y is y1 + y2, and their product has four terms. Which of them are large enough to count?",
+            f"For x[40, 256] @ y[256, 130] its relative error is {error:.0e}; {MOST:.0e} is allowed.{what}",
+            next,
             headline="not exact enough.",
         )
     return careful
+
+
+def _sums_in_bfloat16() -> tuple[str, str]:
+    return (
+        " A dot in it returns bfloat16, so its sum keeps 8 bits.",
+        "preferred_element_type=jnp.float32 in every dot: the operands are bfloat16, and the sums are not.",
+    )
+
+
+def _terms_that_count(got: np.ndarray, x, y) -> tuple[str, str] | None:
+    """Report the first term that counts more or less than once, if whole multiples of the terms make all of ``got``."""
+    (x1, x2), (y1, y2) = map(_two_parts, (x, y))
+    terms = np.stack([(a @ b).ravel() for a, b in ((x1, y1), (x1, y2), (x2, y1), (x2, y2))], axis=1)
+    factors, *_ = np.linalg.lstsq(terms, got.ravel())
+    whole = np.round(factors)
+    rest = terms @ factors - got.ravel()
+    if np.sqrt(np.mean(rest**2) / np.mean(got**2)) > MOST or np.abs(factors - whole)[:3].max() > COUNTS:
+        return None
+    for name, times in zip(TERMS, whole, strict=False):
+        if times != 1:
+            counts = {0.0: "is missing", 2.0: "is added twice", -1.0: "is subtracted"}
+            return (
+                f" The term {name} {counts.get(times, f'counts {times:.0f} times')}.",
+                "x is x1 + x2 and y is y1 + y2. Their product has four terms, and three of them are large enough to "
+                "count: each is added once. x2 is x - x1, and y2 is y - y1.",
+            )
+    return None
+
+
+def _two_parts(array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leading bfloat16 of an array and that of the rest, in float64."""
+    leading = array.astype(jnp.bfloat16)
+    rest = (array - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+    return np.asarray(leading, np.float64), np.asarray(rest, np.float64)
 
 
 def _long() -> list[tuple]:

@@ -1,5 +1,7 @@
 """A whole kernel from an empty cell: attention to given scores, in one pass over the keys."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,10 +113,13 @@ EXERCISE = Exercise(
             next="mask the scores with -jnp.inf, whose exponential is 0. Beside a finite mask every masked score is "
             "the largest, and exp(0) is 1.",
         ),
-        judges.Slip(
-            means="the maximum begins with a finite number, and all of the scores lie below it",
-            value=lambda s, v, n: _attention(s, v, n, least=-1e30),
-            next="begin with -jnp.inf, which is smaller than every number.",
+        *(
+            judges.Slip(
+                means=f"the maximum begins with a finite number, {least:.5g}, and all of the scores lie below it",
+                value=functools.partial(_attention, least=least),
+                next="begin with -jnp.inf, which is smaller than every number.",
+            )
+            for least in (-1e30, 0.0)
         ),
     ),
     also=(_blocks_stay_small,),

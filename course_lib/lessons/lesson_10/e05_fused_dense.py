@@ -26,6 +26,7 @@ def _as_a_function(layer_class):
         )
 
     _must_say_its_shape(layer_class)
+    _must_have_two_weights(layer_class)
     _must_use_what_it_is_handed(layer_class)
     _must_compute_in_bfloat16(layer_class)
     _must_keep_the_axes(layer_class)
@@ -35,13 +36,6 @@ def _as_a_function(layer_class):
         layer = layer_class(w.shape[1], dtype=policy)
         with jax.ensure_compile_time_eval():  # its initial weights are concrete values, not part of the trace
             layer.build((None, *x.shape[1:]))
-        shapes = [tuple(v.shape) for v in layer.trainable_variables]
-        if shapes != [w.shape, b.shape]:
-            raise Unfit(
-                f"For {x.shape[-1]} features and {w.shape[1]} units its weights have the shapes {shapes}; they "
-                f"should be {[w.shape, b.shape]}.",
-                "in build, add_weight the kernel first, then the bias.",
-            )
         return layer.stateless_call([w, b], [], x)[0]
 
     return call
@@ -58,6 +52,23 @@ def _must_say_its_shape(layer_class) -> None:
                 "compute_output_shape(self, input_shape): all axes but the last are those of the input; the last is "
                 "units.",
             )
+
+
+def _must_have_two_weights(layer_class) -> None:
+    """Raise Unfit unless a built layer has a kernel and a bias of the right shapes, both of them trained."""
+    layer = layer_class(256)
+    layer.build((None, 128))
+    if still := layer.non_trainable_variables:
+        raise Unfit(
+            f"Its weight {still[0].name} is not trained: fit never changes it.",
+            "leave trainable=False out of add_weight.",
+        )
+    shapes, wanted = [tuple(v.shape) for v in layer.trainable_variables], [(128, 256), (256,)]
+    if shapes != wanted:
+        raise Unfit(
+            f"For 128 features and 256 units its weights have the shapes {shapes}; they should be {wanted}.",
+            "in build, add_weight the kernel first, then the bias. The last axis of the input has the features.",
+        )
 
 
 def _must_use_what_it_is_handed(layer_class) -> None:

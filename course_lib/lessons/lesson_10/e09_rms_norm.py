@@ -16,6 +16,12 @@ def _norm(x, s):
     return x * _factor(x) * s
 
 
+def _gradients(x, s, g):
+    """Return (dx, ds), written as the exercise has them."""
+    r, h = _factor(x), g * s
+    return r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True), jnp.sum(g * x * r, axis=0)
+
+
 def _cases() -> list[tuple]:
     """Return a ragged batch and one of a single block, with random values; and a row of zeros among them."""
     sizes = ({"M": 150, "N": 256}, {"M": 8, "N": 128})
@@ -40,6 +46,7 @@ EXERCISE = Exercise(
     gradient=judges.Gradient(
         of=("x", "s"),
         zeros=False,
+        reference=_gradients,
         slips=(
             judges.Slip(
                 means="the factor r is taken for a constant: it depends on x, and has a slope of its own",

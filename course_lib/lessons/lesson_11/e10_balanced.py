@@ -53,22 +53,44 @@ def _twelve_rounds(balanced):
 
 def _off_at(balanced, m: int, n: int) -> tuple[str, str] | None:
     x = _slow(m, n)
-    wanted = x.astype(np.float64)
-    for _ in range(ROUNDS):
-        wanted /= wanted.sum(axis=1, keepdims=True)
-        wanted /= wanted.sum(axis=0, keepdims=True)
+    wanted = _divided(x, "rc" * ROUNDS)
     with chips.chip("v5e").target():
-        off = np.abs(np.asarray(balanced(jnp.asarray(x)), np.float64) / wanted - 1)
+        got = np.asarray(balanced(jnp.asarray(x)), np.float64)
+    off = np.abs(got / wanted - 1)
     if not off.max() < NEAR:
         place = tuple(int(n) for n in np.unravel_index(np.argmax(np.nan_to_num(off, nan=np.inf)), off.shape))
         return (
             f"For a matrix x[{m}, {n}] that settles slowly the number at {place} is off by "
-            f"{off.max():.1%} of its size after {ROUNDS} rounds; {NEAR:.1%} is allowed.",
+            f"{off.max():.1%} of its size after {ROUNDS} rounds; {NEAR:.1%} is allowed.{_instead(got, x)}",
             "is a reciprocal approximate? 1 / x is right to its last digits."
             if off.max() < _ROUNDING
-            else "count the rounds, and end with the columns, as reference does.",
+            else "compare with reference after one round: are the rows' sums wrong first, or the columns'?",
         )
     return None
+
+
+def _divided(x: np.ndarray, order: str) -> np.ndarray:
+    """Return x divided by its sums in this order, in float64: "r" is for those of rows, "c" for those of columns."""
+    found = x.astype(np.float64)
+    for sums in order:
+        found /= found.sum(axis=1 if sums == "r" else 0, keepdims=True)
+    return found
+
+
+def _instead(got: np.ndarray, x: np.ndarray) -> str:
+    """Say which other divisions give what the answer returned; "" if none of those tried does."""
+    others = {
+        **{f"That is {n} rounds, and {ROUNDS} are asked for.": "rc" * n for n in (ROUNDS - 1, ROUNDS + 1)},
+        "The columns are divided first, and should come second.": "cr" * ROUNDS,
+        "The last division is that by the columns' sums, and it is left out.": "rc" * (ROUNDS - 1) + "r",
+        "Only the rows are divided.": "r",
+        "Only the columns are divided.": "c",
+    }
+    return next((f" {what}" for what, order in others.items() if _is(got, _divided(x, order))), "")
+
+
+def _is(got: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.abs(got / other - 1).max() < NEAR)
 
 
 EXERCISE = Exercise(

@@ -1,0 +1,22 @@
+"""Loops that are unrolled by a number that does not divide their turns."""
+
+from course_lib import grid
+from course_lib.errors import Explanation
+
+
+def uneven(walk: grid.Walk) -> Explanation | None:
+    """Explain a crash of the compiler by the first such loop in a kernel: libtpu 0.0.48 ends with SIGSEGV on each."""
+    for eqn in (eqn for call in walk.calls for eqn in grid.equations(call.kernel)):
+        if eqn.primitive.name != "scan" or not (rest := eqn.params["length"] % eqn.params["unroll"]):
+            continue
+        turns, unroll = eqn.params["length"], eqn.params["unroll"]
+        left = "1 turn" if rest == 1 else f"{rest} turns"
+        divisors = [str(n) for n in range(1, turns) if turns % n == 0]
+        return Explanation(
+            name="uneven-unroll",
+            what=f"The compiler crashed on this kernel. A loop in it has {turns} turns and unroll={unroll}, which "
+            f"leaves {left} over, and the compiler crashes on such loops.",
+            next=f"choose an unroll that divides {turns}: {', '.join(divisors)}; or do without the loop, and let one "
+            "operation take all rows.",
+        )
+    return None
