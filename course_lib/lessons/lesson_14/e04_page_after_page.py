@@ -1,6 +1,7 @@
 """Online softmax over the pages of several sequences."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -10,10 +11,18 @@ LENGTHS = ((40, 16, 0, 25), (5, 48), (64, 33, 17), (0, 1))
 
 
 def _cases() -> list[tuple]:
-    """Return ragged lengths, full pages, none at all; NaN where nobody's tokens are; scores far below 0 at the end."""
-    cases = [(of.queries(seed, len(each), 4, of.D), *of.pool(seed, each)) for seed, each in enumerate(LENGTHS)]
-    q, pages, *lists = cases[0]
-    return [*cases, (abs(q) + 1, pages.at[..., : of.D].add(-8), *lists)]
+    """Return ragged lengths, full pages, none at all, and from the second on NaN where nobody's tokens are.
+
+    In one the scores are far below 0. In the last those of a first page are hundreds above the others.
+    """
+    cases = [
+        (of.queries(seed, len(each), 4, of.D), *of.pool(seed, each, stale=np.nan if seed else 0.5))
+        for seed, each in enumerate(LENGTHS)
+    ]
+    q, pages, lengths, table = cases[1]
+    low = pages.at[..., : of.D].add(-8)
+    high = pages.at[table[1, 0], :, : of.D].add(30)
+    return [*cases, (abs(q) + 1, low, lengths, table), (abs(q) + 1, high, lengths, table)]
 
 
 def _decode(q, pages, lengths, table):
@@ -46,7 +55,11 @@ def _slip(means: str, next: str, **left_out) -> judges.Slip:
     return judges.Slip(means=means, value=lambda *args: _by_page(*args, **left_out), next=next)
 
 
-def _first_length(q, pages, lengths, table):
+def _without_zeros(q, pages, lengths, table):
+    return jnp.where(lengths[:, None, None] > 0, _decode(q, pages, lengths, table), jnp.nan)
+
+
+def _first_page(q, pages, lengths, table):
     return _decode(q, pages, jnp.minimum(lengths, of.PAGE), table)
 
 
@@ -68,8 +81,13 @@ EXERCISE = Exercise(
             masked=False,
         ),
         judges.Slip(
+            means="a sequence without tokens does not get zeros",
+            value=_without_zeros,
+            next="its l is 0, and 0 / 0 is NaN; and at the last step it is stored like the others.",
+        ),
+        judges.Slip(
             means="of each sequence the first page alone counts",
-            value=_first_length,
+            value=_first_page,
             next="the number of a token is j * PAGE + its row in the page.",
         ),
     ),

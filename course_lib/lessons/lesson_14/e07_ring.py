@@ -8,9 +8,12 @@ from course_lib.lessons.lesson_14 import pages as of
 
 
 def _cases() -> list[tuple]:
-    """Return one, two and more pages, last pages that are full and not, and a sequence without tokens."""
+    """Return one, two and more pages, last pages that are full and not, and a sequence without tokens.
+
+    Behind the last token there are numbers in the first case, and NaN in the others.
+    """
     lengths = (70, 16, 33), (100, 5), (0, 48), (17,)
-    return [of.pool(seed, each) for seed, each in enumerate(lengths)]
+    return [of.pool(seed, each, stale=jnp.nan if seed else 0.5) for seed, each in enumerate(lengths)]
 
 
 def _summed(pages, lengths, table):
@@ -23,6 +26,10 @@ def _of_first(pages, lengths, table):
 
 def _full_pages(pages, lengths, table):
     return _summed(pages, lengths // of.PAGE * of.PAGE, table)
+
+
+def _whole_pages(pages, lengths, table):
+    return _summed(pages, -(-lengths // of.PAGE) * of.PAGE, table)
 
 
 def _two_late(pages, lengths, table):
@@ -51,6 +58,11 @@ EXERCISE = Exercise(
             means="a last page that is not full is left out",
             value=_full_pages,
             next="round up: a sequence has pl.cdiv(length, PAGE) pages.",
+        ),
+        judges.Slip(
+            means="rows behind the last token are added",
+            value=_whole_pages,
+            next="token j * PAGE + row counts if it is less than length: replace the others with 0.",
         ),
         judges.Slip(
             means="page j + 2 is there when page j is to be read",
