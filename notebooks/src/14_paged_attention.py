@@ -52,7 +52,7 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
     room = (v5e.hbm_bytes - bytes_a_weight * parameters) / kept
     seconds = sum(step_seconds(1, 2048, bytes_a_weight))
     print(
-        f"weights in {dtype:8}: {1 / seconds:3.0f} tokens/s for one sequence of 2,048 tokens, "
+        f"weights in {dtype:8}: {1 / seconds:3.0f} tokens/s for a sequence of 2,048 tokens, "
         f"and room for {room:6,.0f} tokens"
     )
 
@@ -819,10 +819,8 @@ print(f"int8: {report.seconds * 1e6:.1f} us, the bytes alone {bytes_us(even) / 2
 print(f"without its waits for copies: {core / v5e.clock_hz * 1e6:.1f} us")
 
 # %% [markdown]
-# Half of the bytes do not take half of the time. Without any waiting for copies the kernel would take as long as the bytes
-# of bfloat16 do, half of 20 us: so its own work is no longer hidden behind them.
-
-# %% [markdown]
+# Half of the bytes do not take half of the time, because the kernel's own work now takes longer than its bytes.
+#
 # ### What the figures of this lesson rest on
 #
 # As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the

@@ -1,2 +1,254 @@
 # Wrong answers to the exercises of lesson 14: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+
+# %% answer="14.1" name="one layer" judge="exercise" says="Every layer keeps its own"
+# -    kept = 2 * layers * key_heads * head * 2
+# +    kept = 2 * key_heads * head * 2
+
+
+# %% answer="14.1" name="keys without values" judge="exercise" says="Count keys and values"
+# -    kept = 2 * layers * key_heads * head * 2
+# +    kept = layers * key_heads * head * 2
+
+
+# %% answer="14.1" name="the tokens of one sequence" judge="exercise" says="every sequence gets a token"
+# -    return kept, sequences / seconds
+# +    return kept, 1 / seconds
+
+
+# %% answer="14.1" name="weights for each sequence" judge="exercise" says="serve all sequences"
+# -    seconds = (parameters + sequences * context * kept) / bandwidth
+# +    seconds = sequences * (parameters + context * kept) / bandwidth
+
+
+# %% answer="14.2" name="page j of the pool" judge="numbers" says="page j of the pool is taken"
+# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +    return jnp.minimum(j, last), 0, 0, 0
+
+
+# %% answer="14.2" name="goes on behind the last page" judge="simulator" says="asks for block \\(7777"
+# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +    return table_ref[b, j], 0, 0, 0
+
+
+# %% answer="14.2" name="back to page 0 behind the end" judge="budget" says="It moves"
+# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +    return jnp.where(j <= last, table_ref[b, jnp.minimum(j, last)], 0), 0, 0, 0
+
+
+# %% answer="14.2" name="row 0 of the table" judge="numbers" says="every sequence gets the pages of\\s+sequence 0"
+# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +    return table_ref[0, jnp.minimum(j, last)], 0, 0, 0
+
+
+# %% answer="14.2" name="rows for the result" judge="numbers" says="an index map returns block numbers"
+# -    return b, 0, j, 0
+# +    return b, 0, j * PAGE, 0
+
+
+# %% answer="14.3" name="values not cleaned" judge="numbers" says="0 \\* NaN is NaN"
+# -    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+
+
+# %% answer="14.3" name="masked with 0" judge="numbers" says="exp\\(0 - m\\) counts"
+# -    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+# +    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, 0)
+
+
+# %% answer="14.3" name="one token too many" judge="numbers" says="a mask that is one\\s+off"
+# -    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+# +    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) <= left, s, -jnp.inf)
+
+
+# %% answer="14.3" name="not scaled" judge="numbers" says="are\\s+not divided by sqrt"
+# -    s = scores(q_ref[...], k) / math.sqrt(D)
+# +    s = scores(q_ref[...], k)
+
+
+# %% answer="14.3" name="one sum for all queries" judge="numbers" says="take them along the same axis"
+# -    o_ref[...] = weighted(p, v) / p.sum(axis=1, keepdims=True)
+# +    o_ref[...] = weighted(p, v) / p.sum()
+
+
+# %% answer="14.4" name="l not rescaled" judge="numbers" says="l is not rescaled"
+# -        l_ref[...] = l_ref[...] * shrink + p.sum(axis=1, keepdims=True)
+# +        l_ref[...] = l_ref[...] + p.sum(axis=1, keepdims=True)
+
+
+# %% answer="14.4" name="acc not rescaled" judge="numbers" says="acc is not rescaled"
+# -        acc_ref[...] = acc_ref[...] * shrink + weighted(p, v)
+# +        acc_ref[...] = acc_ref[...] + weighted(p, v)
+
+
+# %% answer="14.4" name="a maximum for each page" judge="numbers" says="an exp that overflows"
+# -        m_old, m = m_ref[...], jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+# +        m_old, m = m_ref[...], s.max(axis=1, keepdims=True)
+
+
+# %% answer="14.4" name="begins once" judge="numbers" says="m_ref is set to its start once"
+# -    @pl.when(j == 0)
+# +    @pl.when((j == 0) & (b == 0))
+
+
+# %% answer="14.4" name="0 / 0 of an empty sequence" judge="numbers" says="does not get\\s+zeros"
+# -        o_ref[...] = jnp.where(lengths_ref[b] > 0, acc_ref[...] / l_ref[...], 0)
+# +        o_ref[...] = acc_ref[...] / l_ref[...]
+
+
+# %% answer="14.4" name="stored with the last token" judge="numbers" says="None of the steps that have this\\s+block writes"
+# -    @pl.when(j == pl.num_programs(1) - 1)
+# +    @pl.when((left > 0) & (left <= PAGE))
+
+
+# %% answer="14.4" name="shrink upside down" judge="numbers" says="turn it round"
+# -        p, shrink = jnp.exp(s - m), jnp.exp(m_old - m)
+# +        p, shrink = jnp.exp(s - m), jnp.exp(m - m_old)
+
+
+# %% answer="14.5" name="without the time of the bytes" judge="exercise" says="takes the time of its bytes"
+# -    latency = fixed + page / rate
+# +    latency = fixed
+
+
+# %% answer="14.5" name="bytes for pages" judge="exercise" says="How many pages is that"
+# -    return latency * rate / page
+# +    return latency * rate
+
+
+# %% answer="14.5" name="the larger the more" judge="exercise" says="The larger a page"
+# -    return latency * rate / page
+# +    return fixed * page / rate + 1
+
+
+# %% answer="14.6" name="one at a time" judge="exercise" says="41,310 cycles"
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).start(), None)
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+# +    def both(j, _):
+# +        copy(j).start()
+# +        copy(j).wait()
+# +
+# +    jax.lax.fori_loop(0, count, both, None)
+
+
+# %% answer="14.6" name="never waits" judge="simulator" says="while a copy of pages_ref into it is under way"
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+# +
+
+
+# %% answer="14.6" name="zeros over the copies" judge="numbers" says="while a copy of pages_ref into it is\\s+under way"
+# -    o_ref[...] = jnp.zeros_like(o_ref)
+# -
+# -    def copy(j):
+# -        place = o_ref.at[pl.ds(j * PAGE, PAGE)]
+# -        return pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], place, sem)
+# -
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).start(), None)
+# +
+# +    def copy(j):
+# +        place = o_ref.at[pl.ds(j * PAGE, PAGE)]
+# +        return pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], place, sem)
+# +
+# +    jax.lax.fori_loop(0, count, lambda j, _: copy(j).start(), None)
+# +    o_ref[...] = jnp.zeros_like(o_ref)
+
+
+# %% answer="14.6" name="full pages alone" judge="numbers" says="not full is left out"
+# -    count = pl.cdiv(lengths_ref[b], PAGE)
+# +    count = lengths_ref[b] // PAGE
+
+
+# %% answer="14.6" name="every column of the table" judge="numbers" says="that reaches\\s+outside"
+# -    count = pl.cdiv(lengths_ref[b], PAGE)
+# +    count = table_ref.shape[1]
+
+
+# %% answer="14.6" name="nothing behind the last page" judge="numbers" says="That is memory nothing has\\s+written"
+# -    o_ref[...] = jnp.zeros_like(o_ref)
+
+
+# %% answer="14.7" name="the table of sequence 0" judge="numbers" says="every sequence reads row 0"
+# -        page = pages_ref.at[table_ref[b, j]]
+# +        page = pages_ref.at[table_ref[0, j]]
+
+
+# %% answer="14.7" name="full pages alone" judge="numbers" says="not full is left\\s+out"
+# -    count = pl.cdiv(length, PAGE)
+# +    count = length // PAGE
+
+
+# %% answer="14.7" name="two pages ahead" judge="numbers" says="page j \\+ 2 is there"
+# -        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
+# -        copy(j).wait()
+# -        rows = buffer[jax.lax.rem(j, 2)]
+# -        token = j * PAGE + jax.lax.broadcasted_iota(jnp.int32, rows.shape, 0)
+# -        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+# -
+# -    pl.when(count > 0)(lambda: copy(0).start())
+# +        pl.when(j + 2 < count)(lambda: copy(j + 2).start())
+# +        copy(j).wait()
+# +        rows = buffer[jax.lax.rem(j, 2)]
+# +        token = j * PAGE + jax.lax.broadcasted_iota(jnp.int32, rows.shape, 0)
+# +        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+# +
+# +    for j in range(2):
+# +        pl.when(j < count)(lambda j=j: copy(j).start())
+
+
+# %% answer="14.7" name="rows behind the last token" judge="numbers" says="rows behind the last token are\\s+added"
+# -        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+# +        return total + rows.sum(axis=0, keepdims=True)
+
+
+# %% answer="14.7" name="asks for a page that is not there" judge="simulator" says="that reaches\\s+outside"
+# -        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
+# +        copy(j + 1).start()
+
+
+# %% answer="14.8" name="without the token itself" judge="exercise" says="attends to itself"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
+# +call |= {"A": 52, "B": 200, "C": 51, "D": 2}
+
+
+# %% answer="14.8" name="where its rows end" judge="exercise" says="first row of sequence 2"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
+# +call |= {"A": 52, "B": 201, "C": 52, "D": 2}
+
+
+# %% answer="14.8" name="a query for each sequence" judge="exercise" says="a query for each of its tokens"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
+# +call |= {"A": 3, "B": 201, "C": 51, "D": 2}
+
+
+# %% answer="14.9" name="two slots" judge="exercise" says="keep enough copies in flight"
+# -COUNT, SLOTS = 16, 4  # pages of a block, and blocks in the ring
+# +COUNT, SLOTS = 16, 2  # pages of a block, and blocks in the ring
+
+
+# %% answer="14.9" name="waits for what nobody asked for" judge="numbers" says="nothing has started\\s+one"
+# -        start(n + SLOTS - 1)
+# +        start(n + SLOTS)
+
+
+# %% answer="14.9" name="begins once" judge="numbers" says=""
+# -        @pl.when(place_ref[n] == 0)
+# +        @pl.when(n == 0)
+
+
+# %% answer="14.9" name="values not cleaned" judge="numbers" says="NaN that was\\s+read"
+# -        v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 1) < left, v, 0)
+
+
+# %% answer="14.10" name="the prompt for the first sequence alone" judge="numbers" says=""
+# -        add(slice(None), PAGE)
+# +        add(slice(0, group), PAGE)
+
+
+# %% answer="14.10" name="own pages for all" judge="numbers" says=""
+# -        add(pl.ds(pl.multiple_of(b * group, group), group), left)
+# +        add(slice(None), left)
+
+
+# %% answer="14.10" name="copies behind the last page" judge="exercise" says="above par|moves"
+# -        j = jnp.minimum(own % columns, pl.cdiv(lengths_ref[b], PAGE) - 1)
+# +        j = own % columns

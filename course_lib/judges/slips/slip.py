@@ -83,11 +83,17 @@ def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
         if value is None or not alike(found.got, value) or not _closer(found, value):
             return None
         same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
-        if same and np.isnan(value.astype(np.float64)[found.wrong]).all() and found.is_nan_by_garbage:
-            return None  # any NaN equals any other; this one comes from memory
+        if same and np.isnan(value.astype(np.float64)[found.wrong]).all() and _comes_from_elsewhere(found):
+            return None  # any NaN equals any other
     except Exception:  # it does not run with these arguments, so it is not what happened
         return None
     return Complaint(f"That is a known slip: {suspect.means.rstrip('.')}.", suspect.next) if same else None
+
+
+def _comes_from_elsewhere(found: Finding) -> bool:
+    """Whether a NaN may be that of an argument or of memory, and not the slip's."""
+    floats = (leaf for leaf in jax.tree.leaves(found.args) if is_float(jnp.asarray(leaf).dtype))
+    return found.is_nan_by_garbage or any(bool(jnp.isnan(leaf).any()) for leaf in floats)
 
 
 def _of_output(value, found: Finding) -> np.ndarray | None:

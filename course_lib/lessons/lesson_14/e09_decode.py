@@ -69,7 +69,7 @@ def _fast_enough(decode_all):
         return (
             f"{of_lengths} it takes {report.cycles:,} cycles, predicted (compiler), and {most:,} are asked for: "
             f"{waits:,} are waiting for copies, {scalar:,} scalar code.",
-            "let the ring go on from sequence to sequence, so that copies are always in flight."
+            "keep enough copies in flight, at the end of a sequence too: latency x bandwidth says how many bytes."
             if waits > scalar
             else "start the copies of a whole block without a loop, and let no step run that has no tokens.",
         )
