@@ -17,6 +17,7 @@ from course_lib.viz.flow_player.stages import Stage
 from course_lib.viz.flow_player.traffic import traffic
 from course_lib.viz.grid_player.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder.memory_ladder import MemoryLadder, memory_ladder
+from course_lib.viz.page_player.page_player import PagePlayer, page_player
 from course_lib.viz.pictures.chains import chains
 from course_lib.viz.pictures.core_picture import core_picture
 from course_lib.viz.pictures.plots import PLOT_STYLE, plot_picture
@@ -41,6 +42,7 @@ __all__ = [
     "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
+    "PagePlayer",
     "Picture",
     "PipelineChart",
     "Point",
@@ -64,6 +66,7 @@ __all__ = [
     "grid_player",
     "mask_painter",
     "memory_ladder",
+    "page_player",
     "pipeline_chart",
     "plot_picture",
     "precision_explorer",
