@@ -119,6 +119,27 @@ for page in (1, 16, 128, 1024):
     )
 
 # %% [markdown]
+# Below, seven requests share 24 pages of 16 tokens, and each running sequence writes one token a step. **Look for** the step
+# in which most sequences run: the lower bar shows how many of them would fit if each reserved room for the longest text
+# that is allowed, here 128 tokens.
+
+# %%
+viz.page_player(
+    [  # step in which it arrives, tokens of its prompt, tokens that it writes
+        (0, 40, 24),
+        (1, 70, 30),
+        (2, 20, 12),
+        (3, 50, 20),
+        (5, 10, 60),
+        (8, 60, 18),
+        (16, 90, 12),
+    ],
+    room=24,
+    page=16,
+    reserve=128,
+)
+
+# %% [markdown]
 # Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is
 # lost. But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page
 # holds 16 tokens. For each head of keys it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
