@@ -63,6 +63,7 @@ WIDGETS = {
                             2),
     "systolic_stepper": Kind(viz.systolic_stepper, "course-systolic", SLIDER, "ArrowRight", "cycle", 7),
     "tile_painter": Kind(viz.tile_painter, "course-tiles", ".course-shape", "ArrowUp", "shape", [3, 20, 200]),
+    "token_meter": Kind(viz.token_meter, "course-meter", "input", "ArrowRight", "sequences", 64),
     "traffic": Kind(lambda: viz.traffic(SOFTMAX), "course-flows", SLIDER, "ArrowLeft", "step", 1),
     "unroll_viewer": Kind(lambda: viz.unroll_viewer(UNROLLED, {1: 30, 2: 9.96}), "course-pick", "input:checked",
                           "ArrowRight", "at", [1], letters=12),

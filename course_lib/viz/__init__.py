@@ -32,6 +32,7 @@ from course_lib.viz.roof_plot.roofs import Point, three_roofs
 from course_lib.viz.softmax_stepper.softmax_stepper import SoftmaxStepper, softmax_stepper
 from course_lib.viz.systolic_stepper.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.tile_painter.tile_painter import TilePainter, tile_painter
+from course_lib.viz.token_meter.token_meter import TokenMeter, token_meter
 from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Stage",
     "SystolicStepper",
     "TilePainter",
+    "TokenMeter",
     "VmemTable",
     "attention_roof",
     "block_map",
@@ -78,6 +80,7 @@ __all__ = [
     "systolic_stepper",
     "three_roofs",
     "tile_painter",
+    "token_meter",
     "trace_lanes",
     "traffic",
     "unroll_viewer",
