@@ -830,6 +830,21 @@ print(
 )
 
 # %% [markdown]
+# ### How many sequences at once?
+#
+# The widget below repeats the arithmetic of the first cells, for the model of 8 billion parameters: how long one step takes
+# by bandwidth alone. **Your task:** set the context to 2,048 tokens, and find the number of sequences from which on what is
+# kept takes longer than the weights. Do they fit into the memory? Guess whether the number changes on a chip with twice the
+# bandwidth, then choose another chip.
+#
+# <details><summary>What another chip changes</summary>It divides the time of the weights and the time of what is kept by the
+# same factor, so the number of sequences stays the same. Only the tokens per second change, and how many sequences
+# fit.</details>
+
+# %%
+viz.token_meter(parameters, LAYERS, KEY_HEADS, D)
+
+# %% [markdown]
 # ### What the figures of this lesson rest on
 #
 # As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the first two
