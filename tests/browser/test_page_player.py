@@ -7,7 +7,7 @@ from viz_samples import PAGED
 from widget_page import is_too_wide, open_widget
 
 from course_lib import viz
-from course_lib.viz.page_player.page_steps import filled
+from course_lib.viz.page_player.page_steps import filled, telling_step
 
 browser = chromium.browser
 CELLS = """(all) => all.map((e) => [e.querySelector("b").textContent, e.style.getPropertyValue("--full")])"""
@@ -110,14 +110,15 @@ def test_a_sequence_that_is_focused_or_under_the_mouse_shows_its_pages(page):
     assert marked(page) == [] and page.locator(".course-marks").count() == 0, "it has none, so nothing is pale"
 
 
-@pytest.mark.parametrize("name", ["lesson", "large", "all pages of one"])
+@pytest.mark.parametrize("name", ["lesson", "large", "all pages of one", "stuck"])
 @pytest.mark.parametrize("width", [320, 760, 1200])
 def test_words_stay_in_their_places(browser, request, name, width):
     with open_widget(browser, PLAYERS[name], width=width) as page:
-        for step in (14, 24):
+        fullest = telling_step(PLAYERS[name].steps, PLAYERS[name].pool)
+        for step in (0, fullest, fullest + 1, len(PLAYERS[name].steps) - 1):
             page.evaluate("(step) => model.set('step', step)", step)
             for part in (".course-page", ".course-number", "td", ".course-words", ".course-caption"):
                 assert page.locator(part).evaluate_all(CUT) == []
             assert not is_too_wide(page)
-        page.evaluate("model.set('step', 14)")
+        page.evaluate("(step) => model.set('step', step)", fullest)
         chromium.screenshot(page, f"page_player-{name}-{width}")
