@@ -112,6 +112,9 @@ def by_density() -> dict[str, list[viz.Sparse]]:
 
 
 SCORES = [2, 1, 0.5, -1, 5, 1, 1, 2, 3, -1, 4, 0.25]  # of one query; the maximum grows in the second block of four
+# Six sequences share a pool, a seventh waits; in reserved pieces only three would fit. As in lesson 14.
+REQUESTS = [(0, 40, 24), (1, 70, 30), (2, 20, 12), (3, 50, 20), (5, 10, 60), (8, 60, 18), (16, 90, 12)]
+PAGED = dict(requests=REQUESTS, room=24, page=16, reserve=128)
 BLOCKS = dict(queries=1024, keys=1024, bq=128, bk=128, causal=True, window=300, segments=[200, 500, 324])
 EXTRAPOLATION = Extrapolation(steps=512, small=(32, 79_928), large=(64, 156_074))
 

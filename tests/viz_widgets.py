@@ -7,7 +7,7 @@ from bundle_samples import code, viewer
 from flow_samples import GELU, SOFTMAX
 from player_samples import SAMPLES
 from sample_kernels import array, matmul
-from viz_samples import BLOCKS, DENSE, SCORES, by_density
+from viz_samples import BLOCKS, DENSE, PAGED, SCORES, by_density
 
 from course_lib import compiler, viz
 from course_lib.viz.common.widget import Widget
@@ -55,6 +55,7 @@ WIDGETS = {
     "mask_painter": Kind(lambda: viz.mask_painter((20, 300), (8, 128)), "course-pick", "input:checked", "ArrowRight",
                          "at", [2, 2, 3]),
     "memory_ladder": Kind(viz.memory_ladder, "course-ladder", "input", "ArrowRight", "bytes", 4096),
+    "page_player": Kind(lambda: viz.page_player(**PAGED), "course-pages", SLIDER, "ArrowRight", "step", 7),
     "pipeline_chart": Kind(viz.pipeline_chart, "course-pipeline", ".course-plot", "ArrowRight", "step", 5),
     "precision_explorer": Kind(an_explorer, "course-precision", SLIDER, "ArrowLeft", "cursor", 0),
     "roof_plot": Kind(viz.roof_plot, "course-roofs", ".course-point", "ArrowLeft", "m", 1024),
@@ -62,6 +63,7 @@ WIDGETS = {
                             2),
     "systolic_stepper": Kind(viz.systolic_stepper, "course-systolic", SLIDER, "ArrowRight", "cycle", 7),
     "tile_painter": Kind(viz.tile_painter, "course-tiles", ".course-shape", "ArrowUp", "shape", [3, 20, 200]),
+    "token_meter": Kind(viz.token_meter, "course-meter", "input", "ArrowRight", "sequences", 64),
     "traffic": Kind(lambda: viz.traffic(SOFTMAX), "course-flows", SLIDER, "ArrowLeft", "step", 1),
     "unroll_viewer": Kind(lambda: viz.unroll_viewer(UNROLLED, {1: 30, 2: 9.96}), "course-pick", "input:checked",
                           "ArrowRight", "at", [1], letters=12),

@@ -17,6 +17,7 @@ from course_lib.viz.flow_player.stages import Stage
 from course_lib.viz.flow_player.traffic import traffic
 from course_lib.viz.grid_player.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder.memory_ladder import MemoryLadder, memory_ladder
+from course_lib.viz.page_player.page_player import PagePlayer, page_player
 from course_lib.viz.pictures.chains import chains
 from course_lib.viz.pictures.core_picture import core_picture
 from course_lib.viz.pictures.plots import PLOT_STYLE, plot_picture
@@ -31,6 +32,7 @@ from course_lib.viz.roof_plot.roofs import Point, three_roofs
 from course_lib.viz.softmax_stepper.softmax_stepper import SoftmaxStepper, softmax_stepper
 from course_lib.viz.systolic_stepper.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.tile_painter.tile_painter import TilePainter, tile_painter
+from course_lib.viz.token_meter.token_meter import TokenMeter, token_meter
 from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
+    "PagePlayer",
     "Picture",
     "PipelineChart",
     "Point",
@@ -51,6 +54,7 @@ __all__ = [
     "Stage",
     "SystolicStepper",
     "TilePainter",
+    "TokenMeter",
     "VmemTable",
     "attention_roof",
     "block_map",
@@ -64,6 +68,7 @@ __all__ = [
     "grid_player",
     "mask_painter",
     "memory_ladder",
+    "page_player",
     "pipeline_chart",
     "plot_picture",
     "precision_explorer",
@@ -75,6 +80,7 @@ __all__ = [
     "systolic_stepper",
     "three_roofs",
     "tile_painter",
+    "token_meter",
     "trace_lanes",
     "traffic",
     "unroll_viewer",

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 14: Paged attention
 #
-# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
+# *60 minutes, then 65 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
 # for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
 # need a TPU; with one, the kernels also run on it. This lesson is a draft.*
 #
@@ -114,6 +114,27 @@ for page in (1, 16, 128, 1024):
     print(
         f"pages of {page:5}: {n:3}, {requests[:n].sum() / ROOM:4.0%} of the room is in use"
     )
+
+# %% [markdown]
+# Below, seven requests share 24 pages of 16 tokens, and each running sequence writes one token a step. **Look for** the
+# step in which most sequences run: the lower bar shows how many of them would fit if each reserved room for the longest
+# text that is allowed, here 128 tokens.
+
+# %%
+viz.page_player(
+    [  # step in which it arrives, tokens of its prompt, tokens that it writes
+        (0, 40, 24),
+        (1, 70, 30),
+        (2, 20, 12),
+        (3, 50, 20),
+        (5, 10, 60),
+        (8, 60, 18),
+        (16, 90, 12),
+    ],
+    room=24,
+    page=16,
+    reserve=128,
+)
 
 # %% [markdown]
 # Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is lost.
@@ -264,7 +285,8 @@ def drawn(lengths, heads=2, group=4):
 
 def verdict_on(fn, reference, *args):
     """Return the verdict of the first judge that refuses."""
-    refused = [v for v in judges.judge(fn, reference, *args) if v.passed is False]
+    verdicts = judges.judge(fn, reference, *args, simulate=False)
+    refused = [v for v in verdicts if v.passed is False]
     return refused[0] if refused else "no judge refuses it"
 
 
@@ -651,7 +673,7 @@ def written(model, prompts, count, caches, keep, attend):
 
 model = small_model()
 prompts = jax.random.randint(jax.random.key(2), (2, 8), 0, 61)
-table, sequence = jnp.array(table_of([8 + 16] * 2)), jnp.arange(2)
+table, sequence = jnp.array(table_of([8 + 12] * 2)), jnp.arange(2)
 
 
 def keep_in_page(cache, rows, at):
@@ -667,9 +689,9 @@ def keep_in_row(cache, rows, at):
 
 
 in_pages = [jnp.full((4, 2, PAGE, 2 * D), jnp.nan)] * 2
-in_rows = [jnp.zeros((2, 2, 8 + 16, 2 * D))] * 2
-by_kernel = written(model, prompts, 16, in_pages, keep_in_page, attend_pages)
-by_softmax = written(model, prompts, 16, in_rows, keep_in_row, over_rows)
+in_rows = [jnp.zeros((2, 2, 8 + 12, 2 * D))] * 2
+by_kernel = written(model, prompts, 12, in_pages, keep_in_page, attend_pages)
+by_softmax = written(model, prompts, 12, in_rows, keep_in_row, over_rows)
 print(by_kernel)
 print("the same words:", (by_kernel == by_softmax).all())
 
@@ -821,6 +843,21 @@ print(f"without its waits for copies: {core / v5e.clock_hz * 1e6:.1f} us")
 # %% [markdown]
 # Half of the bytes do not take half of the time, because the kernel's own work now takes longer than its bytes.
 #
+# ### How many sequences at once?
+#
+# The widget below repeats the arithmetic of the first cells, for the model of 8 billion parameters: how long one step
+# takes by bandwidth alone. **Your task:** set the context to 2,048 tokens, and find the number of sequences from which on
+# what is kept takes longer than the weights. Do they fit into the memory? Guess whether the number changes on a chip with
+# twice the bandwidth, then choose another chip.
+#
+# <details><summary>What another chip changes</summary>It divides the time of the weights and the time of what is kept by the
+# same factor, so the number of sequences stays the same. Only the tokens per second change, and how many sequences
+# fit.</details>
+
+# %%
+viz.token_meter(parameters, LAYERS, KEY_HEADS, D)
+
+# %% [markdown]
 # ### What the figures of this lesson rest on
 #
 # As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the

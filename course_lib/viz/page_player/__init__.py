@@ -1,0 +1,1 @@
+"""Sequences that share the memory for the KV cache page by page: ``page_player``."""

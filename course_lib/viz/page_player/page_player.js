@@ -1,0 +1,139 @@
+// The page player: drawing and controls. Frames made by Python say who has which pages in each step. dom.js comes before
+// this file.
+
+const NARROWEST = 0.05; // share of a bar that has room for a letter
+
+// Returns for each page of the pool whose it is and how many tokens are in it; null for a free one.
+function pagesOf({ rows }, room, page) {
+  const cells = Array(room).fill(null);
+  rows.forEach(([, length, pages], whose) => pages.forEach((number, place) => {
+    cells[number] = { whose, tokens: Math.min(page, length - place * page) };
+  }));
+  return cells;
+}
+
+function drawBar(parent, name) {
+  const box = make(parent, "div", "course-use"), words = make(box, "p", "course-words"), bar = make(box, "div", `course-bar ${name}`);
+  bar.setAttribute("aria-hidden", "true"); // the words above say the same
+  return { words, bar };
+}
+
+function render({ model, el }) {
+  const names = model.get("names"), frames = model.get("frames"), room = model.get("room"), page = model.get("page");
+  const all = room * page, reserve = model.get("reserve"), last = frames.length - 1;
+  const root = rootOf(el, "course-pages");
+  make(root, "strong", "course-title", `A pool of ${room} ${room === 1 ? "page" : "pages"} with room for ${page} ${page === 1 ? "token" : "tokens"} each`);
+  const controls = make(root, "div", "course-controls");
+  const back = button(controls, "course-back", "◀", "One step back (left arrow)");
+  const next = button(controls, "course-next", "▶", "One step on (right arrow)");
+  const slider = make(controls, "input", "course-slider"), at = make(controls, "span", "course-at");
+  Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Step" });
+  const words = make(root, "p", "course-caption");
+  words.setAttribute("aria-live", "polite");
+
+  const sides = make(root, "div", "course-sides"), pool = make(sides, "div", "course-pool");
+  pool.setAttribute("role", "img");
+  const cells = Array.from({ length: room }, (_, number) => {
+    const cell = make(pool, "div");
+    make(cell, "span", "course-number", String(number));
+    const letter = make(cell, "b");
+    cell.onpointerenter = () => { overPage = number; mark(); };
+    return { cell, letter };
+  });
+  pool.onpointerleave = () => { overPage = null; mark(); };
+  const table = make(make(sides, "div", "course-tables"), "table"), head = make(make(table, "thead"), "tr"), body = make(table, "tbody");
+  for (const name of ["", "state", "tokens", "pages in order"]) make(head, "th", "", name).scope = "col";
+  head.firstChild.ariaLabel = "sequence";
+  const lines = names.map((name, n) => {
+    const line = make(body, "tr"), first = make(line, "th"), chip = button(first, `course-name course-of-${n}`, name, `Highlight the pages of ${name}`);
+    first.scope = "row";
+    chip.onclick = () => chip.focus(); // which Safari does not do by itself
+    chip.onfocus = () => { focused = n; mark(); };
+    chip.onblur = () => { focused = null; mark(); };
+    line.onpointerenter = () => { overLine = n; mark(); };
+    line.onpointerleave = () => { overLine = null; mark(); };
+    return { line, parts: ["state", "tokens", "list"].map((part) => make(line, "td", `course-${part}`)) };
+  });
+  const inPages = drawBar(root, "course-paged"), inPieces = drawBar(root, "course-reserved");
+  make(root, "p", "course-note", "The filled part of a page or piece holds tokens; the hatched part is lost. A page without a letter is free. "
+    + "Move over a sequence, or focus it (Tab), to see the pages that its next token reads.");
+  make(root, "p", "course-keys", "Keys: ← →, Home, End");
+
+  let step = within(model.get("step")), now = [], overPage = null, overLine = null, focused = null;
+  function within(number) {
+    return Math.max(0, Math.min(last, number));
+  }
+  function mark() {
+    const whose = now[overPage]?.whose ?? overLine ?? focused;
+    root.classList.toggle("course-marks", whose !== null && frames[step].rows[whose][2].length > 0);
+    cells.forEach(({ cell }, number) => cell.classList.toggle("course-marked", whose !== null && now[number]?.whose === whose));
+    lines.forEach(({ line }, n) => line.classList.toggle("course-marked", n === whose));
+  }
+  function fill(parent, whose, share) { // the part of room that holds tokens
+    parent.style.setProperty("--full", `${100 * share}%`);
+    parent.classList.add("course-taken", `course-of-${whose}`);
+  }
+  function show() {
+    const frame = frames[step], { rows } = frame;
+    now = pagesOf(frame, room, page);
+    cells.forEach(({ cell, letter }, number) => {
+      cell.className = "course-page";
+      put(letter, now[number] ? names[now[number].whose] : "");
+      if (now[number]) fill(cell, now[number].whose, now[number].tokens / page);
+    });
+    lines.forEach(({ line, parts }, n) => {
+      const [state, length, pages] = rows[n];
+      line.dataset.state = state;
+      [state, length ? String(length) : "", pages.join(", ")].forEach((text, part) => put(parts[part], text));
+    });
+    put(words, frame.says);
+    put(at, `step ${step} of ${last}`);
+    put(inPages.words, frame.used);
+    put(inPieces.words, frame.reserved);
+    const having = names.map((_, n) => n).filter((n) => rows[n][2].length);
+    fillBar(inPages.bar, having, rows, (n) => rows[n][2].length * page);
+    fillBar(inPieces.bar, having.slice(0, frame.fit), rows, () => reserve);
+    pool.ariaLabel = `The pool: ${having.map((n) => `${names[n]} has pages ${rows[n][2].join(", ")}`).join("; ") || "all pages are free"}`;
+    slider.value = step;
+    slider.setAttribute("aria-valuetext", `step ${step} of ${last}`);
+    back.ariaDisabled = step === 0;
+    next.ariaDisabled = step === last;
+    mark();
+  }
+  function fillBar(bar, whose, rows, roomOf) {
+    bar.replaceChildren();
+    for (const n of whose) {
+      const has = roomOf(n), share = rows[n][1] / has, piece = make(bar, "div", "course-piece");
+      piece.style.width = `${(100 * has) / all}%`;
+      fill(piece, n, share);
+      if ((share * has) / all < NARROWEST) continue;
+      make(piece, "b", "", names[n]).style.width = `${100 * share}%`;
+    }
+  }
+  function goTo(target, tells = true) {
+    target = within(target);
+    if (target === step) return;
+    step = target;
+    show();
+    if (!tells) return;
+    model.set("step", step);
+    model.save_changes();
+  }
+  back.onclick = () => goTo(step - 1);
+  next.onclick = () => goTo(step + 1);
+  slider.oninput = () => goTo(Number(slider.value));
+  root.onkeydown = (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const moves = { ArrowRight: step + 1, ArrowLeft: step - 1, Home: 0, End: last };
+    if (event.target === slider) Object.assign(moves, { ArrowUp: step + 1, ArrowDown: step - 1 });
+    if (moves[event.key] === undefined) return;
+    event.preventDefault();
+    goTo(moves[event.key]);
+  };
+  const heard = () => goTo(model.get("step"), false);
+  model.on("change:step", heard);
+  show();
+  return () => model.off("change:step", heard);
+}
+
+export default { render };
