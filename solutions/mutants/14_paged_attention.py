@@ -206,18 +206,18 @@
 
 
 # %% answer="14.8" name="without the token itself" judge="exercise" says="attends to itself"
-# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
-# +call |= {"A": 52, "B": 200, "C": 51, "D": 2}
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 52, "B": 200, "C": 51, "D": 13}
 
 
 # %% answer="14.8" name="where its rows end" judge="exercise" says="first row of sequence 2"
-# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
-# +call |= {"A": 52, "B": 201, "C": 52, "D": 2}
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 52, "B": 201, "C": 52, "D": 13}
 
 
 # %% answer="14.8" name="a query for each sequence" judge="exercise" says="a query for each of its tokens"
-# -call |= {"A": 52, "B": 201, "C": 51, "D": 2}
-# +call |= {"A": 3, "B": 201, "C": 51, "D": 2}
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 3, "B": 201, "C": 51, "D": 13}
 
 
 # %% answer="14.9" name="two slots" judge="exercise" says="keep enough copies in flight"

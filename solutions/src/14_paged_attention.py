@@ -20,6 +20,20 @@ from jax.experimental.pallas import tpu as pltpu
 
 PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
 
+
+def scores(q, k):
+    """Return q @ k.T in float32."""
+    dimensions = (((1,), (1,)), ((), ()))
+    return jax.lax.dot_general(
+        q, k, dimensions, precision="highest", preferred_element_type=jnp.float32
+    )
+
+
+def weighted(p, v):
+    """Return p @ v in float32."""
+    return jnp.dot(p, v, precision="highest", preferred_element_type=jnp.float32)
+
+
 # %% [markdown]
 # ## 14.1 Compute: the bound of three models
 #
@@ -119,21 +133,8 @@ checks.check("14.2", in_a_row)
 #
 # Four queries, float32[4, 128], attend to the tokens of one page, float32[16, 256]: in each row a key, and behind it its
 # value. Only the first `left[0]` tokens count, 1 to 16, and the rest of the page may hold *anything*, such as NaN. Write
-# the kernel; the call is given. Scores are divided by sqrt(128). `scores` and `weighted` are matmuls in full precision.
-
-
-# %% given="14.3"
-def scores(q, k):
-    """Return q @ k.T in float32."""
-    dimensions = (((1,), (1,)), ((), ()))
-    return jax.lax.dot_general(
-        q, k, dimensions, precision="highest", preferred_element_type=jnp.float32
-    )
-
-
-def weighted(p, v):
-    """Return p @ v in float32."""
-    return jnp.dot(p, v, precision="highest", preferred_element_type=jnp.float32)
+# the kernel; the call is given. Scores are divided by sqrt(128). `scores` and `weighted`, at the top of this page, are
+# matmuls in full precision.
 
 
 # %% answer="14.3"
@@ -181,8 +182,8 @@ checks.check("14.3", last_page)
 # Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
 # 256], with one head of keys. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
 # and page j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence
-# is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. `scores` and `weighted` of 14.3
-# are there.
+# is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. Use `scores` and
+# `weighted`.
 
 
 # %% answer="14.4"
@@ -416,7 +417,7 @@ checks.check("14.7", summed)
 #
 # A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
 # room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
-# tokens. The second has 200 tokens in the cache and writes its next one, and so does the third, which has 31. The keys
+# tokens. The second has 200 tokens in the cache and writes its next one, and so does the third, which has 207. The keys
 # and values of the step's tokens are already in their pages. Give four plain numbers:
 #
 # - **A** the rows of q that belong to a token
@@ -428,7 +429,7 @@ checks.check("14.7", summed)
 # %% answer="14.8"
 call = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
-call |= {"A": 52, "B": 201, "C": 51, "D": 2}
+call |= {"A": 52, "B": 201, "C": 51, "D": 13}
 ### END SOLUTION
 
 # %% check="14.8"

@@ -8,7 +8,7 @@ from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_14.pages import PAGE
 
 # Tokens in the cache before the step, and tokens of the step.
-BATCH = ((0, 50), (200, 1), (31, 1))
+BATCH = ((0, 50), (200, 1), (207, 1))
 
 
 def _kv_lens() -> list[int]:
@@ -26,7 +26,7 @@ PARTS = {
         tolerance=0,
         near={
             3: "A prompt has a query for each of its tokens.",
-            283: "The tokens in the cache ask nothing any more. Who asks in this step?",
+            459: "The tokens in the cache ask nothing any more. Who asks in this step?",
             8: "That is the room for sequences. How many tokens ask in this step?",
         },
         why="50 of the prompt, and one each of the others.",
@@ -57,17 +57,18 @@ PARTS = {
         proof=lambda: _cu_q_lens()[2],
     ),
     "D": Predict(
-        value=2,
+        value=13,
         unit="",
         tolerance=0,
         near={
-            1: "A page holds 16 tokens. How many has the sequence, with the new one?",
-            3: "32 tokens fill how many pages of 16?",
-            31: "Those are tokens. How many pages are they?",
-            32: "Those are tokens. How many pages are they?",
+            12: "The last page is not full, and it has tokens. And is the new one among them?",
+            14: "With the new token the sequence fills its last page, and needs no other.",
+            207: "Those are tokens. How many pages are they?",
+            208: "Those are tokens. How many pages are they?",
         },
-        why="32 tokens fill two pages.",
+        why="208 tokens fill thirteen pages.",
         proof=lambda: -(-_kv_lens()[2] // PAGE),
+        stands_above="as the number of a lesson",
     ),
 }
 
@@ -81,7 +82,7 @@ EXERCISE = Exercise(
         "Write down for each sequence how many tokens ask in this step, and how many they may see.",
         "cu_q_lens begins with 0 and adds up the first numbers; kv_lens holds the second ones, with the step's own "
         "tokens among them.",
-        "The rows of q are 50, 1 and 1, so cu_q_lens is 0, 50, 51, 52. kv_lens is 50, 201, 32.",
+        "The rows of q are 50, 1 and 1, so cu_q_lens is 0, 50, 51, 52. kv_lens is 50, 201, 208.",
     ),
     points=2,
 )
