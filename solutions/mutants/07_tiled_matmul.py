@@ -407,7 +407,7 @@ changes no bytes, and VMEM ends both."""
 checks.assess("07.8", "perhaps")
 
 
-# %% answer="07.9" name="one pass" judge="exercise" says="not exact enough(?s:.)*its relative error is 2e-03(?s:.)*their product has four terms"
+# %% answer="07.9" name="one pass" judge="exercise" says="not exact enough(?s:.)*its relative error is 2e-03(?s:.)*Their product\\s+has\\s+four\\s+terms"
 # -        o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1)
 # +        o_ref[...] += dot(x1, y1)
 
