@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Lesson 14: Paged attention
 #
-# *60 minutes, then 65 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
+# *75 minutes, then 65 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
 # for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
-# need a TPU; with one, the kernels also run on it. This lesson is a draft.*
+# need a TPU; with one, the kernels also run on it. Short of time? Leave out "A model that writes" and "The call of a
+# server": about 60 minutes. This lesson is a draft.*
 #
 # A language model writes one token at a time. For each token it reads all of its weights, and everything that it has kept
 # of the text so far. How many tokens can one chip write in a second? The bandwidth of its memory gives an answer before
@@ -59,20 +60,21 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 # %% [markdown]
 # Sequences that are written at the same time share the weights: each step reads them once for all. Nothing else is
 # shared, because every sequence has a text of its own. With weights in int8 (lesson 9) a v5e has room for eight sequences
-# of 8,192 tokens, and then it reads more for their attention than for the weights. So the kernel that computes attention
-# decides half of how fast such a model writes, and it cannot be faster than its bytes.
+# of 8,192 tokens, and then it reads more for their attention than for the weights. So attention takes half of each step,
+# and it can be no faster than its memory traffic allows. (We count all parameters as read, although a step looks up only
+# a few rows of the input embedding, which has 6 % of them.)
 #
 # In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** how many times as long as its bytes
 # does the first kernel take that you would write for this? And what does it spend that time on: the matmuls, the
 # exponentials, the copies, or something else? At the end of the lesson you will have seen a kernel that takes as long as
-# its bytes, and you will know what each step on the way removed.
+# its bytes if the sequences are long, and you will know what stands in the way of simpler ones.
 #
 # After this lesson you can
 # - say how many tokens a second a chip can write, from the numbers of a model,
 # - keep keys and values in pages, and find them through a table,
-# - tell a kernel that waits for its steps from one that waits for its bytes,
-# - copy by hand what a table names, with as many copies in flight as the latency asks for,
-# - take the place of the kernel that a server calls, argument by argument.
+# - tell whether a kernel is limited by the overhead of its steps or by bandwidth,
+# - copy by hand the pages listed in a table, with as many copies in flight as their latency requires,
+# - prepare the arguments with which a server calls this kernel.
 #
 # ## Why pages
 #
@@ -172,7 +174,7 @@ print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
 # In the model above, four heads of queries share a head of keys. They go through the matmul as four rows, so each key
 # that has been copied is used four times. `update` does the same for every head of keys: first all scores, then all
 # exponentials, then all weighted sums. It gets `left`, the number of tokens that count in this block and after it. Scores
-# behind them become -inf, as in lesson 13.
+# past them become -inf, as in lesson 13.
 
 
 # %%
@@ -294,16 +296,19 @@ small = drawn([40, 16, 25])
 print(verdict_on(a_page_a_step, plain, *small))
 
 # %% [markdown]
-# Step through it. **Look for** the steps behind the end of a sequence. Which page is copied for them?
+# Step through it. **Look for** the steps past the end of a sequence. Which page is copied for them?
 
 # %%
 viz.grid_player(a_page_a_step, *small)
 
 # %% [markdown]
+# It is page 0, because the rest of the row names it. An index map that stays at the last page of the sequence saves that
+# copy; you will write it in exercise 14.2. For a sequence without tokens l stays 0 and the kernels of this lesson return
+# 0 / 0, which exercise 14.4 mends.
+#
 # The kernel is right for these numbers. It has a fault all the same, which none of them shows. The last page of a
-# sequence is rarely full. What lies behind its last token is whatever was there before, perhaps of a text that has ended.
-# The scores of such tokens are masked, and their weights are 0. **Predict** what happens if an old value there is
-# infinite or NaN.
+# sequence is rarely full. What lies past its last token is whatever was there before, perhaps of a text that has ended.
+# The scores of such tokens are masked, and their weights are 0. **Predict** what happens if an old value there is NaN.
 
 # %% tags=["predict"]
 q, pages, lengths, table = small
@@ -312,11 +317,11 @@ stale = pages.at[behind].set(jnp.nan)
 print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
 
 # %% [markdown]
-# A weight of 0 does not help, because 0 * NaN is NaN. So the *values* have to be cleaned, too. The keys need not be,
-# because their scores are replaced, whatever they are. In the next kernel, `clean` puts zeros into the rows behind the
-# last token.
+# A weight of 0 does not help, because 0 * NaN is NaN, and so is 0 * inf. So the *values* have to be cleaned, too. The
+# keys need not be, because their scores are replaced, whatever they are. In the next kernel, `clean` puts zeros into the
+# rows past the last token.
 #
-# Now the time. We ask for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how many
+# Next, the time for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how many
 # bytes are their pages, and how long do these take at 820 GB/s? Then guess the time of the kernel.
 
 
@@ -376,17 +381,17 @@ print(f"a page at full bandwidth takes {page_cycles:.0f} cycles")
 
 # %% [markdown]
 # A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each of
-# the first three columns alone takes as long as the page or longer. A step waits for its copy, because a copy takes much
-# longer than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other,
-# since the maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the
-# exponentials, however few tokens there are. All of that is the price of a step, so a step needs more work.
+# the five parts alone takes as long as the page or longer. A step waits for its copy, because a copy takes much longer
+# than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other, since the
+# maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the exponentials, however
+# few tokens there are. All of that is the price of a step, so a step needs more work.
 #
 # ## Several pages a step
 #
-# A block spec describes one block, and the pages of a sequence do not lie side by side. But nothing keeps you from
-# passing the same array several times, each time with an index map of its own: map n finds page n of the step. The kernel
-# then has several refs, and puts their pages together. The table gets as many columns as the steps need; zeros at the end
-# of a row name page 0, whose tokens do not count.
+# A block spec describes one block, and the pages of a sequence do not lie side by side. But you can pass the same array
+# several times, each time with an index map of its own: map n finds page n of the step. The kernel then has several refs,
+# and puts their pages together. The table gets as many columns as the steps need; zeros at the end of a row name page 0,
+# whose tokens do not count.
 
 
 # %%
@@ -451,9 +456,9 @@ for count in (1, 4, 16):
     per_step(f"{count:2} a step", report, even)
 
 # %% [markdown]
-# With 16 pages a step the kernel comes close to its bytes. What is left is nearly all scalar code, and it grows with the
-# number of pages, not of steps: for each of its refs a step evaluates the index map, compares the result with that of the
-# step before, and computes the addresses of a copy.
+# With 16 pages a step the kernel comes close to its bytes. More than half of a step is now scalar code, and it grows with
+# the number of pages, not of steps: for each of its refs a step evaluates the index map, compares the result with that of
+# the step before, and computes the addresses of a copy.
 #
 # But four texts of the same length are an exception. **Predict** how long the same kernel takes for four sequences of
 # 1000, 300, 700 and 20 tokens, which have half as many tokens in all.
@@ -465,8 +470,11 @@ print(HEADING)
 per_step("16 a step", by_maps, ragged)
 
 # %% [markdown]
-# It takes as long as before. A grid has the same number of steps for each sequence, so all of them take the time of the
-# longest: 16 steps here, of which half have nothing to do. Each of them still runs 16 index maps.
+# It takes as long as before. A grid has the same number of steps for every sequence, so each takes as many as the
+# longest: 16 steps here, of which six have nothing to do. Each of them still runs 16 index maps. (Some 300 of the scalar
+# cycles of a step are not the kernel's own: the simulator has to be told the table, and a table with rows of different
+# lengths takes more arithmetic to tell, as *Further* explains. Without them the kernel would still take twice as long as
+# its bytes.)
 #
 # ## Copies by hand
 #
@@ -537,7 +545,7 @@ def by_hand(q, pages, lengths, table, count=8, slots=2):
 print(verdict_on(functools.partial(by_hand, count=2), plain, q, stale, lengths, table))
 
 # %% [markdown]
-# **Predict** how long it takes for the four ragged sequences with one slot of eight pages, with two, and with more.
+# **Guess** how long it takes for the four ragged sequences with one slot of eight pages, with two, and with more.
 
 # %% tags=["predict"]
 rings = {}
@@ -548,12 +556,13 @@ for slots in (1, 2, 3, 4):
 print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
 
 # %% [markdown]
-# With one slot the kernel waits most of the time, with two it is as fast as sixteen index maps, and with three it is
-# faster. The fourth slot saves less than the third, which saved less than the second. How many are enough?
+# With one slot the kernel waits most of the time, and with four it is faster than sixteen index maps, also without the
+# 300 cycles. The fourth slot saves less than the third, which saved less than the second. How many are enough?
 #
 # ## How many copies in flight?
 #
-# With one slot a block is asked for and waited for, one after the other. So its wait is the whole time of a copy:
+# With one slot a block is asked for and then waited for, so the wait is nearly the whole time of its copies. On average
+# over the blocks, of which some are not full:
 
 # %%
 blocks = sum(-(-length // (8 * PAGE)) for length in ragged[2])
@@ -565,13 +574,13 @@ print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
 print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks in flight")
 
 # %% [markdown]
-# A copy takes longer than its bytes do, because it has a latency. So the memory is busy all the time only if other copies
+# A copy takes longer than its bytes do. So the memory is busy all the time only if other copies
 # are in flight meanwhile. How many? The bytes that arrive at full bandwidth during the time of one copy are that time
-# multiplied by the bandwidth, and so many have to be on their way:
+# multiplied by the bandwidth, so that many bytes must be in flight at any moment:
 #
 # **bytes in flight = latency x bandwidth**, where the latency is the time from the start of a copy to its end.
 #
-# For blocks of eight pages that is two to three blocks. More slots than that take VMEM and do not help. What does the
+# For blocks of eight pages that is two to three blocks. More slots than that take VMEM and help little. What does the
 # kernel with four slots still wait for? **Predict** its wait, divided by the number of sequences. Is there something that
 # takes that long?
 
@@ -581,7 +590,7 @@ print(f"4 slots: {waiting / len(ragged[2]):,.0f} cycles a sequence")
 
 # %% [markdown]
 # It is about the time of one copy. When a sequence begins, none of its pages is in flight yet, so each sequence waits for
-# its first block in full. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
+# its first block. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
 # computed. The kernel has all it needs for that, because the lengths and the table of all sequences lie in SMEM. The
 # library's kernel does it: its ring goes on from sequence to sequence. It also keeps m and l in all lanes, as lesson 13
 # showed, and does the copies of a whole block without a loop.
@@ -610,9 +619,10 @@ for name, fn in ways.items():
 print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
 
 # %% [markdown]
-# Look at the third line: for sequences of the same length, copies by hand do not beat sixteen index maps. The pipeline of
-# the grid asks for the next sequence's pages while this one ends, and our ring does not. For ragged ones, which are the
-# ordinary case, it is the other way round. The library's kernel is the fastest in both.
+# For sequences of the same length, copies by hand take a third longer than sixteen index maps. One reason is that the
+# pipeline of the grid asks for the next sequence's pages while this one ends, and our ring does not. For ragged
+# sequences, which are the ordinary case, copies by hand are ahead. The library's kernel is the fastest in both, and comes
+# within a third of the bytes of the ragged ones.
 #
 # ## A model that writes
 #
@@ -673,7 +683,7 @@ def written(model, prompts, count, caches, keep, attend):
 
 model = small_model()
 prompts = jax.random.randint(jax.random.key(2), (2, 8), 0, 61)
-table, sequence = jnp.array(table_of([8 + 12] * 2)), jnp.arange(2)
+table, sequence = jnp.array(table_of([8 + 12] * 2, np.array([2, 0, 3, 1]))), jnp.arange(2)
 
 
 def keep_in_page(cache, rows, at):
@@ -706,7 +716,7 @@ print("the same words:", (by_kernel == by_softmax).all())
 # and the library has a function with the same arguments (`course_lib.kernels.paged_attention_wrappers`):
 #
 # - `q`: the queries of all sequences, one after another: as many rows as there are tokens in this step
-# - `kv_pages`: the pages; theirs hold, for each token, the key and the value of every head
+# - `kv_pages`: the pages; for each token they hold key and value of every head, interleaved: k0, v0, k1, v1
 # - `kv_lens`: for each sequence, the tokens that it has in its pages, those of this step among them
 # - `page_indices`: the page table
 # - `cu_q_lens`: where the rows of each sequence begin in q; the last entry that counts is the number of rows
@@ -747,13 +757,14 @@ for row in (0, 6, 7, 8):
 # %% [markdown]
 # PyTorch/XLA and JAX have an older interface for decoding alone, `paged_attention(q, k_pages, v_pages, lengths,
 # page_indices, pages_per_compute_block=...)`, with keys and values in two arrays. `pages_per_compute_block` is the
-# `count` of this lesson: it changes the time, and not the result. The library's function of that name ignores it, and so it does
-# `megacore_mode`, which says how chips with two cores divide the work.
+# `count` of this lesson: it changes the time, and not the result. The library's function of that name ignores both it
+# and `megacore_mode`, which says how chips with two cores divide the work.
 #
 # ## How fast does it write?
 #
-# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then
-# runs 32 layers of attention. For the weights we need no kernel, because XLA's matmuls read them at full bandwidth:
+# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then runs
+# 32 layers of attention. For the weights we need no kernel, because XLA's matmuls read them at full bandwidth, as the
+# compiler predicts for one of them:
 
 # %%
 of_an_mlp = jax.ShapeDtypeStruct((HIDDEN, MIDDLE), jnp.int8)
@@ -779,9 +790,9 @@ for name, factor in times.items():
 # %% [markdown]
 # ## The guess
 #
-# The first kernel takes eight times as long as its bytes, and no single unit is to blame. A page of 16 tokens is too
-# little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before, and
-# units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
+# The first kernel takes eight times as long as its bytes, and no single unit is to blame for it. A page of 16 tokens is
+# too little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before,
+# and units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
 # most of what is left. But a grid gives each sequence as many steps as the longest needs. Copies by hand stop where a
 # sequence stops, and what they wait for is latency: it takes two to three blocks in flight to keep the memory busy, and
 # at the start of each sequence there are none, unless the kernel asks for them while it still computes the sequence
@@ -813,7 +824,7 @@ for name, factor in times.items():
 # ## Now you
 #
 # Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read
-# a prompt that many sequences share only once.
+# only once a prompt that many sequences share.
 #
 # ## Further
 #
@@ -841,7 +852,8 @@ print(f"int8: {report.seconds * 1e6:.1f} us, the bytes alone {bytes_us(even) / 2
 print(f"without its waits for copies: {core / v5e.clock_hz * 1e6:.1f} us")
 
 # %% [markdown]
-# Half of the bytes do not take half of the time, because the kernel's own work now takes longer than its bytes.
+# Half of the bytes take three quarters of the time. The kernel's own work now takes longer than the bytes, and waits for
+# copies come on top.
 #
 # ### How many sequences at once?
 #
@@ -850,7 +862,8 @@ print(f"without its waits for copies: {core / v5e.clock_hz * 1e6:.1f} us")
 # what is kept takes longer than the weights. Do they fit into the memory? Guess whether the number changes on a chip with
 # twice the bandwidth, then choose another chip.
 #
-# <details><summary>What another chip changes</summary>It divides the time of the weights and the time of what is kept by the
+# <details><summary>Answers</summary>From 30 sequences on, and they fit: 61,440 tokens, where there is room for nearly
+# 70,000. Another chip divides the time of the weights and the time of what is kept by the
 # same factor, so the number of sequences stays the same. Only the tokens per second change, and how many sequences
 # fit.</details>
 

@@ -23,28 +23,28 @@
 
 
 # %% answer="14.2" name="page j of the pool" judge="numbers" says="page j of the pool is taken"
-# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
-# +    return jnp.minimum(j, last), 0, 0, 0
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return jnp.minimum(j, last), 0, 0, 0
 
 
 # %% answer="14.2" name="goes on behind the last page" judge="simulator" says="asks for block \\(7777"
-# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
-# +    return table_ref[b, j], 0, 0, 0
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return table_ref[b, j], 0, 0, 0
 
 
 # %% answer="14.2" name="back to page 0 behind the end" judge="budget" says="It moves"
-# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
-# +    return jnp.where(j <= last, table_ref[b, jnp.minimum(j, last)], 0), 0, 0, 0
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return jnp.where(j <= last, table_ref[b, jnp.minimum(j, last)], 0), 0, 0, 0
 
 
 # %% answer="14.2" name="row 0 of the table" judge="numbers" says="every sequence gets the pages of\\s+sequence 0"
-# -    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
-# +    return table_ref[0, jnp.minimum(j, last)], 0, 0, 0
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return table_ref[0, jnp.minimum(j, last)], 0, 0, 0
 
 
 # %% answer="14.2" name="rows for the result" judge="numbers" says="an index map returns block numbers"
-# -    return b, 0, j, 0
-# +    return b, 0, j * PAGE, 0
+# -    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j, 0))
+# +    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j * PAGE, 0))
 
 
 # %% answer="14.3" name="values not cleaned" judge="numbers" says="0 \\* NaN is NaN"

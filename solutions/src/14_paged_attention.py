@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 14: Paged attention
 #
-# A bound to compute, a table to follow, four kernels to write, one to repair, and a call that a server makes. Nothing
-# here needs a TPU.
+# You compute a bound, follow a table, write three kernels, repair one, and prepare the call of a server. Nothing here
+# needs a TPU.
 #
 # Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 65 minutes. Short of time? Do 14.3 and
 # 14.4. Want more? 14.9 and 14.10, 60 minutes, begin with an empty cell.
@@ -43,8 +43,8 @@ def weighted(p, v):
 # bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each head of keys in each
 # layer. The second is how many tokens all sequences together write in a second, if the time of a step is that of its
 # bytes: the weights once, one byte each, and what is kept of `context` tokens for every sequence. `bandwidth` is in bytes
-# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Two of them have
-# about as many parameters: compare what they keep.
+# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Llama 2 7B has
+# fewer parameters than Llama 3.1 8B: compare what the two keep.
 
 
 # %% answer="14.1"
@@ -66,27 +66,26 @@ checks.check("14.1", bound)
 # %% [markdown]
 # ## 14.2 Configure only: pages in a row
 #
-# *Difficulty 2 of 5. 8 minutes, 5 lines.*
+# *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
-# `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256], `table`
-# is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and a
-# step copies one page, or writes zeros behind the last page of a sequence. Write the two index maps. Behind the last page
-# of a sequence, the table may hold any number; no page may be copied for such a step. Every sequence has a token or more.
+# `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256],
+# `table` is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and
+# a step copies one page, or writes zeros past the last page of a sequence. Both lists are prefetched. Write the two block
+# specs. Past the last page of a sequence, the table may hold any number; no page may be copied for such a step. Every
+# sequence has a token or more.
 
 
 # %% answer="14.2"
-def page_map(b, j, lengths_ref, table_ref):
-    """Return the block of pages at step (b, j), as four block numbers."""
+def specs(heads, width):
+    """The block specs of the pages and of the result, as a tuple."""
     ### BEGIN SOLUTION
-    last = pl.cdiv(lengths_ref[b], PAGE) - 1
-    return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
-    ### END SOLUTION
+    block = (None, heads, PAGE, width)
 
+    def page_map(b, j, lengths_ref, table_ref):
+        last = pl.cdiv(lengths_ref[b], PAGE) - 1
+        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
 
-def row_map(b, j, lengths_ref, table_ref):
-    """Return the block of the result at step (b, j), as four block numbers."""
-    ### BEGIN SOLUTION
-    return b, 0, j, 0
+    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j, 0))
     ### END SOLUTION
 
 
@@ -105,7 +104,7 @@ def copy_kernel(lengths_ref, table_ref, page_ref, o_ref):
 
 def in_a_row(pages, lengths, table):
     (sequences, columns), (_, heads, _, width) = table.shape, pages.shape
-    block = (None, heads, PAGE, width)
+    pages_spec, o_spec = specs(heads, width)
     return pl.pallas_call(
         copy_kernel,
         out_shape=jax.ShapeDtypeStruct(
@@ -114,14 +113,14 @@ def in_a_row(pages, lengths, table):
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(sequences, columns),
-            in_specs=[pl.BlockSpec(block, lambda *at: page_map(*at) or (0, 0, 0, 0))],
-            out_specs=pl.BlockSpec(block, lambda *at: row_map(*at) or (0, 0, 0, 0)),
+            in_specs=[pages_spec],
+            out_specs=o_spec,
         ),
     )(lengths, table, pages)
 
 
 # %% check="14.2"
-checks.check("14.2", in_a_row)
+checks.check("14.2", specs)
 
 # %%
 # checks.hint("14.2")
@@ -281,7 +280,7 @@ checks.check("14.5", in_flight)
 # `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel copies by
 # hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which
 # lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make no copy for
-# pages that do not exist. Behind the last page of a sequence write zeros; there the table may hold any number. `sem` is
+# pages that do not exist. Past the last page of a sequence write zeros; there the table may hold any number. `sem` is
 # one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000 cycles
 # (predicted (compiler)); with one page at a time it would be some 40,000.
 
@@ -333,7 +332,7 @@ checks.check("14.6", fetched)
 #
 # `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages. Three lines are
 # wrong. One reads a table that is not this sequence's, one loses a page, and one asks for a page too early: it
-# arrives in a slot that is still being read. Find and mend them. Rows behind the last token of a sequence may be NaN.
+# arrives in a slot that is still being read. Find and fix them. Rows past the last token of a sequence may be NaN.
 
 
 # %% given="14.7"
@@ -417,8 +416,8 @@ checks.check("14.7", summed)
 #
 # A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
 # room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
-# tokens. The second has 200 tokens in the cache and writes its next one, and so does the third, which has 207. The keys
-# and values of the step's tokens are already in their pages. Give four plain numbers:
+# tokens. The second had 200 tokens in the cache before this step and writes its next one, and so does the third, which
+# had 207. The keys and values of the step's tokens are already in their pages. Give four plain numbers:
 #
 # - **A** the rows of q that belong to a token
 # - **B** `kv_lens[1]`
@@ -445,7 +444,7 @@ checks.check("14.8", call)
 #
 # `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
 # 16, 256], with heads of keys, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
-# be 0: such a sequence gets zeros. What belongs to no token may be NaN, and behind the last page of a sequence the table
+# be 0: such a sequence gets zeros. What belongs to no token may be NaN, and past the last page of a sequence the table
 # may hold any number. JAX may prepare lists, and only lists, outside the kernel.
 #
 # With 8 heads of keys, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
@@ -581,7 +580,7 @@ checks.check("14.9", decode_all)
 # once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128], `pages` is
 # float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with, which are full.
 # After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its row of
-# `table`; behind its last page the table holds zeros. What belongs to no token may be NaN. The result is the attention of each
+# `table`; past its last page the table holds zeros. What belongs to no token may be NaN. The result is the attention of each
 # sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win: par is 300,000 bytes
 # for four sequences that share 6 pages and have 10 of their own.
 

@@ -1,9 +1,13 @@
-"""Index maps that follow a page table."""
+"""Block specs that follow a page table."""
 
+import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_14 import pages as of
 
 
@@ -35,12 +39,47 @@ def _of_first(pages, lengths, table):
     return _in_a_row(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
 
 
+def _with_specs(specs):
+    """Return the function with the learner's two specs. Raise Unfit for what is not two."""
+
+    def in_a_row(pages, lengths, table):
+        (sequences, columns), (_, heads, page, width) = table.shape, pages.shape
+        found = specs(heads, width)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise Unfit(
+                f"specs({heads}, {width}) returns {type(found).__name__}, and two block specs are asked for.",
+                "return pages_spec, o_spec.",
+            )
+        return pl.pallas_call(
+            _copy_kernel,
+            out_shape=jax.ShapeDtypeStruct((sequences, heads, columns * page, width), pages.dtype),
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=2, grid=(sequences, columns), in_specs=[found[0]], out_specs=found[1]
+            ),
+        )(lengths, table, pages)
+
+    return in_a_row
+
+
+def _copy_kernel(lengths_ref, table_ref, page_ref, o_ref):
+    """Run the kernel that the exercise gives."""
+    there = pl.program_id(1) * of.PAGE < lengths_ref[pl.program_id(0)]
+
+    @pl.when(there)
+    def copy():
+        o_ref[...] = page_ref[...]
+
+    @pl.when(jnp.logical_not(there))
+    def clear():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+
 EXERCISE = Exercise(
     id="14.2",
     title="Configure only: pages in a row",
     kind="configure",
-    defines="page_map",
-    judged="in_a_row",
+    defines="specs",
+    build=_with_specs,
     cases=_cases,
     reference=_in_a_row,
     budget=judges.Budget(hbm_bytes=_bytes),
@@ -62,7 +101,7 @@ EXERCISE = Exercise(
         "A copy is skipped when the block is that of the step before. Keep j at the last page of the sequence, which "
         "has pl.cdiv(lengths_ref[b], PAGE) pages.",
         "table_ref[b, jnp.minimum(j, last)], 0, 0, 0 for the pages, with last = pl.cdiv(lengths_ref[b], PAGE) - 1; "
-        "b, 0, j, 0 for the result.",
+        "(b, 0, j, 0) for the result.",
     ),
     points=2,
 )
