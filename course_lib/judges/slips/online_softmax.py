@@ -73,6 +73,7 @@ def slips(block: int, blocks: int, depth: int | None, rows: int = 0) -> Iterator
     yield Recurrence(of_values=0.0), f"{whose} counts in acc {stood}", _CURE
     yield Recurrence(of_sum=0.0), f"{whose} counts in l, the sum of exponentials, {stood}", _CURE
     yield Recurrence(of_values=0.0, of_sum=0.0), f"{whose} counts in l and in acc {stood}", _CURE
+    yield from _too_late()  # at the first block they become 0: before what only makes them small
     yield from _turned_round()
     yield from _in_another_unit(depth)
     yield (
@@ -118,6 +119,9 @@ def _around_the_sums() -> Iterator[tuple[Recurrence, str, str]]:
     yield Recurrence(end=""), "acc is not divided by l at the end", "after the last block, o = acc / l."
     yield Recurrence(end="*"), "acc is multiplied by l at the end, and not divided", "o = acc / l."
     yield Recurrence(raw=True), "the scores are multiplied by the values, and not their exponentials", "acc + p @ v."
+
+
+def _too_late() -> Iterator[tuple[Recurrence, str, str]]:
     for late, what in (
         ({"values_late", "sum_late"}, "acc and l are"),
         ({"values_late"}, "acc is"),
