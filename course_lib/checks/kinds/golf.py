@@ -150,10 +150,10 @@ def least(task: Exercise) -> int:
     """Return the bytes moved if each array of the scored arguments, and the result, moves once; lists unpadded."""
     case = _scored_at(task)
     arrays = jax.tree.leaves((case, jax.eval_shape(task.reference, *case)))
-    return sum(4 * array.size if _is_a_list(array) else cost.stored_bytes(array) for array in arrays)
+    return sum(4 * array.size if _may_be_prefetched(array) else cost.stored_bytes(array) for array in arrays)
 
 
-def _is_a_list(array) -> bool:
+def _may_be_prefetched(array) -> bool:
     """Whether an array may be one to be prefetched: lists and tables of int32 are counted without padding."""
     return array.ndim <= 2 and array.dtype == "int32"
 

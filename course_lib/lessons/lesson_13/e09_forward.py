@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from course_lib import compiler, judges
+from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_13 import plain
 
@@ -30,20 +31,12 @@ def _both(q, k, v):
 
 def _fast_enough(flash):
     """Demand at most MOST_CYCLES for two heads of 2048, where a compiler is at hand."""
-    try:
-        report = compiler.compile_tpu(flash, LARGE, LARGE, LARGE)
-    except compiler.Unavailable:
-        return None
-    if not report.ok:
-        return f"For 2 heads of 2048 the compiler refuses it: {report.error}", "mind the VMEM that a long head takes."
-    if report.cycles is None or report.cycles <= MOST_CYCLES:
-        return None
+    return cycle_limit.exceeded(flash, (LARGE,) * 3, MOST_CYCLES, "For 2 heads of 2048", _advice)
+
+
+def _advice(report: compiler.Report) -> tuple[str, str]:
     busy = ", ".join(f"{unit} {report.slots.get(unit, 0):.0%}" for unit in ("MXU", "XLU", "EUP"))
-    return (
-        f"For 2 heads of 2048 it takes {report.cycles:,.0f} cycles, predicted (compiler), and {MOST_CYCLES:,} are "
-        f"asked for. Of their slots are filled: {busy}.",
-        _faster(report.slots),
-    )
+    return f"Of their slots are filled: {busy}.", _faster(report.slots)
 
 
 def _faster(slots: dict[str, float]) -> str:

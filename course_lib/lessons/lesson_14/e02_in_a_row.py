@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import cost, judges
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_14 import pages as of
@@ -19,24 +19,8 @@ def _cases() -> list[tuple]:
     ]
 
 
-def _in_a_row(pages, lengths, table):
-    """Return the pages that there are, whole, and zeros behind them."""
-    whole = -(-lengths // of.PAGE) * of.PAGE
-    return of.kept(of.rows_of(pages, table), whole)
-
-
-def _bytes(pages, lengths, table) -> int:
-    """Return the bytes of the pages that sequences have, of the result, and of the lists."""
-    owned = int((-(-lengths // of.PAGE)).sum())
-    return cost.stored_bytes(pages[:owned], _in_a_row(pages, lengths, table), lengths, table)
-
-
 def _by_number(pages, lengths, table):
-    return _in_a_row(pages, lengths, jnp.broadcast_to(jnp.arange(table.shape[1]) % len(pages), table.shape))
-
-
-def _of_first(pages, lengths, table):
-    return _in_a_row(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
+    return of.in_a_row(pages, lengths, jnp.broadcast_to(jnp.arange(table.shape[1]) % len(pages), table.shape))
 
 
 def _with_specs(specs):
@@ -81,8 +65,8 @@ EXERCISE = Exercise(
     defines="specs",
     build=_with_specs,
     cases=_cases,
-    reference=_in_a_row,
-    budget=judges.Budget(hbm_bytes=_bytes),
+    reference=of.in_a_row,
+    budget=judges.Budget(hbm_bytes=of.bytes_in_a_row),
     slips=(
         judges.Slip(
             means="page j of the pool is taken, and not the page whose number stands at [b, j] of the table",
@@ -91,7 +75,7 @@ EXERCISE = Exercise(
         ),
         judges.Slip(
             means="every sequence gets the pages of sequence 0",
-            value=_of_first,
+            value=of.of_row_0(of.in_a_row),
             next="row b of the table belongs to sequence b.",
         ),
     ),

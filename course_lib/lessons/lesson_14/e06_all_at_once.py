@@ -1,8 +1,7 @@
 """Pages that are fetched by hand, all of a sequence at once."""
 
-import jax.numpy as jnp
-
-from course_lib import compiler, cost, judges
+from course_lib import compiler, judges
+from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_14 import pages as of
 
@@ -21,36 +20,18 @@ def _large() -> tuple:
     return of.pool(9, (250, 256), stale=0.5)
 
 
-def _fetched(pages, lengths, table):
-    whole = -(-lengths // of.PAGE) * of.PAGE
-    return of.kept(of.rows_of(pages, table), whole)
-
-
-def _bytes(pages, lengths, table) -> int:
-    """Return the bytes of the pages that sequences have, of the result, and of the lists."""
-    owned = int((-(-lengths // of.PAGE)).sum())
-    return cost.stored_bytes(pages[:owned], _fetched(pages, lengths, table), lengths, table)
-
-
-def _of_first(pages, lengths, table):
-    return _fetched(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
-
-
 def _full_pages(pages, lengths, table):
     return of.kept(of.rows_of(pages, table), lengths // of.PAGE * of.PAGE)
 
 
 def _overlaps(fetched):
     """Demand at most MOST_CYCLES for two sequences of 16 pages, where a compiler is at hand."""
-    try:
-        report = compiler.compile_tpu(fetched, *_large())
-    except compiler.Unavailable:
-        return None
-    if report.cycles is None or report.cycles <= MOST_CYCLES:
-        return None
+    return cycle_limit.exceeded(fetched, _large(), MOST_CYCLES, "For 16 pages in each of two sequences", _advice)
+
+
+def _advice(report: compiler.Report) -> tuple[str, str]:
     return (
-        f"For 16 pages in each of two sequences it takes {report.cycles:,} cycles, predicted (compiler), and "
-        f"{MOST_CYCLES:,} are asked for. {report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
+        f"{report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
         "start the copies of all pages in one loop, and wait for them in a second one.",
     )
 
@@ -62,12 +43,12 @@ EXERCISE = Exercise(
     defines="fetch_kernel",
     judged="fetched",
     cases=_cases,
-    reference=_fetched,
-    budget=judges.Budget(hbm_bytes=_bytes),
+    reference=of.in_a_row,
+    budget=judges.Budget(hbm_bytes=of.bytes_in_a_row),
     slips=(
         judges.Slip(
             means="every sequence gets the pages of sequence 0",
-            value=_of_first,
+            value=of.of_row_0(of.in_a_row),
             next="row b of the table belongs to sequence b = pl.program_id(0).",
         ),
         judges.Slip(

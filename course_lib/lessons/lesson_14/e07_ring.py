@@ -20,21 +20,17 @@ def _summed(pages, lengths, table):
     return of.kept(of.rows_of(pages, table), lengths).sum(axis=1)
 
 
-def _of_first(pages, lengths, table):
-    return _summed(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
-
-
 def _full_pages(pages, lengths, table):
     return _summed(pages, lengths // of.PAGE * of.PAGE, table)
 
 
 def _whole_pages(pages, lengths, table):
-    return _summed(pages, -(-lengths // of.PAGE) * of.PAGE, table)
+    return _summed(pages, of.page_count(lengths) * of.PAGE, table)
 
 
 def _two_late(pages, lengths, table):
     """Return it where page j + 2 arrives in the slot of page j before that is read."""
-    count = -(-lengths // of.PAGE)
+    count = of.page_count(lengths)
     j = jnp.arange(table.shape[1])
     at = jnp.where(j + 2 < count[:, None], j + 2, j)
     return _summed(pages, lengths, jnp.take_along_axis(table, at, axis=1))
@@ -51,7 +47,7 @@ EXERCISE = Exercise(
     slips=(
         judges.Slip(
             means="every sequence reads row 0 of the table",
-            value=_of_first,
+            value=of.of_row_0(_summed),
             next="row b of the table belongs to sequence b.",
         ),
         judges.Slip(

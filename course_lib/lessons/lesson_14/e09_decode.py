@@ -1,10 +1,13 @@
 """A whole kernel from an empty cell: decoding with pages, close to the time of its bytes."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from course_lib import compiler
+from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_14 import pages as of
 
@@ -30,15 +33,9 @@ def _cases() -> list[tuple]:
 
 def _decode(q, pages, lengths, table):
     """Return it with the exponentials rounded to bfloat16 before their matmul."""
-    rows = of.kept(of.rows_of(pages, table), lengths).astype(jnp.float32)
-    there = jnp.arange(rows.shape[-2]) < lengths[:, None, None, None]
-    s = jnp.einsum("bhgd,bhtd->bhgt", q.astype(jnp.float32), rows[..., : of.D], precision="highest") / of.D**0.5
-    s = jnp.where(there, s, -jnp.inf)
-    m = s.max(axis=-1, keepdims=True)
-    p = jnp.exp(s - jnp.where(jnp.isneginf(m), 0, m))
-    total = p.sum(axis=-1, keepdims=True)
-    o = jnp.einsum("bhgt,bhtd->bhgd", jax.lax.reduce_precision(p, 8, 7), rows[..., of.D :], precision="highest")
-    return (o / jnp.where(total == 0, 1, total)).astype(q.dtype)
+    rows = of.rows_of(pages, table).astype(jnp.float32)
+    in_bfloat16 = functools.partial(jax.lax.reduce_precision, exponent_bits=8, mantissa_bits=7)
+    return of.attention(q.astype(jnp.float32), rows, lengths, rounded=in_bfloat16).astype(q.dtype)
 
 
 def _shapes(lengths: tuple[int, ...]) -> tuple:
@@ -56,24 +53,20 @@ def _shapes(lengths: tuple[int, ...]) -> tuple:
 def _fast_enough(decode_all):
     """Demand the cycles of LIMITS, where a compiler is at hand."""
     for lengths, most in LIMITS.items():
-        try:
-            report = compiler.compile_tpu(decode_all, *_shapes(lengths))
-        except compiler.Unavailable:
-            return None
-        of_lengths = f"For sequences of {', '.join(map(str, lengths))} tokens"
-        if not report.ok:
-            return f"{of_lengths} the compiler refuses it: {report.error}", "mind the VMEM that the ring takes."
-        if report.cycles is None or report.cycles <= most:
-            continue
-        waits, scalar = (report.time_split.get(name, 0) for name in ("DMA wait", "scalar"))
-        return (
-            f"{of_lengths} it takes {report.cycles:,} cycles, predicted (compiler), and {most:,} are asked for: "
-            f"{waits:,} are waiting for copies, {scalar:,} scalar code.",
-            "keep enough copies in flight, at the end of a sequence too: latency x bandwidth says how many bytes."
-            if waits > scalar
-            else "start the copies of a whole block without a loop, and let no step run that has no tokens.",
-        )
+        sizes = f"For sequences of {', '.join(map(str, lengths))} tokens"
+        if said := cycle_limit.exceeded(decode_all, _shapes(lengths), most, sizes, _advice):
+            return said
     return None
+
+
+def _advice(report: compiler.Report) -> tuple[str, str]:
+    waits, scalar = (report.time_split.get(name, 0) for name in ("DMA wait", "scalar"))
+    return (
+        f"{waits:,} are waiting for copies, {scalar:,} are scalar code.",
+        "keep enough copies in flight, at the end of a sequence too: latency x bandwidth says how many bytes."
+        if waits > scalar
+        else "start the copies of a whole block without a loop, and let no step run that has no tokens.",
+    )
 
 
 EXERCISE = Exercise(

@@ -1,10 +1,13 @@
 """Pools of pages with sequences in them, and what kernels compute from them, in plain JAX and float32."""
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from course_lib import cost
 
 PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
 BEYOND = 7_777  # a number that no page has: what a table holds behind the last page of a sequence
@@ -55,8 +58,32 @@ def kept(rows, lengths, replaced=0.0):
     return jnp.where(there[..., None], rows, replaced)
 
 
-def attention(q, rows, lengths):
-    """Return attention of q [B, ..., G, D] over the rows that count; zeros for a sequence without tokens."""
+def page_count(lengths):
+    """Return how many pages sequences of these lengths have."""
+    return -(-lengths // PAGE)
+
+
+def in_a_row(pages, lengths, table):
+    """Return the pages that there are, whole, and zeros past them."""
+    return kept(rows_of(pages, table), page_count(lengths) * PAGE)
+
+
+def bytes_in_a_row(pages, lengths, table) -> int:
+    """Return the bytes of the pages that sequences have, of ``in_a_row``, and of the lists."""
+    owned = pages[: int(page_count(lengths).sum())]
+    return cost.stored_bytes(owned, in_a_row(pages, lengths, table), lengths, table)
+
+
+def of_row_0(reference: Callable) -> Callable:
+    """Return what ``reference(pages, lengths, table)`` is if every sequence has row 0 of the table."""
+    return lambda pages, lengths, table: reference(pages, lengths, jnp.broadcast_to(table[:1], table.shape))
+
+
+def attention(q, rows, lengths, rounded=lambda p: p):
+    """Return attention of q [B, ..., G, D] over the rows that count; zeros for a sequence without tokens.
+
+    ``rounded`` is what happens to the exponentials before their matmul.
+    """
     rows = kept(rows, lengths)
     there = jnp.arange(rows.shape[-2]) < lengths.reshape(-1, *[1] * (rows.ndim - 1))
     s = jnp.einsum("...gd,...td->...gt", q, rows[..., :D], precision="highest") / math.sqrt(D)
@@ -64,4 +91,6 @@ def attention(q, rows, lengths):
     m = s.max(axis=-1, keepdims=True)
     p = jnp.exp(s - jnp.where(jnp.isneginf(m), 0, m))
     total = p.sum(axis=-1, keepdims=True)
-    return jnp.einsum("...gt,...td->...gd", p, rows[..., D:], precision="highest") / jnp.where(total == 0, 1, total)
+    return jnp.einsum("...gt,...td->...gd", rounded(p), rows[..., D:], precision="highest") / jnp.where(
+        total == 0, 1, total
+    )
