@@ -144,7 +144,7 @@ def cases() -> dict[str, Case]:
             if fn is not None:
                 found[f"{act} {name}"] = Case(fn=fn, args=(x,))
                 found[f"gradient of {act} {name}"] = with_gradient(Case(fn=fn, args=(x,)))
-    for heads, key_heads, s, t, d, causal in (
+    for heads, kv_heads, s, t, d, causal in (
         (2, 2, 128, 128, 64, False),
         (4, 2, 1024, 1024, 128, False),
         (4, 1, 1024, 1024, 128, True),
@@ -155,8 +155,8 @@ def cases() -> dict[str, Case]:
         (2, 1, 555, 555, 64, True),
         (2, 1, 333, 555, 64, False),
     ):
-        name = f"attention {heads} of {key_heads}, {s} x {t} x {d}{causal and ', causal' or ''}"
-        q, k = array(2, heads, s, d), array(2, key_heads, t, d)
+        name = f"attention {heads} of {kv_heads}, {s} x {t} x {d}{causal and ', causal' or ''}"
+        q, k = array(2, heads, s, d), array(2, kv_heads, t, d)
         roads = ROADS if s % 8 == t % 8 == 0 else ROADS[1:]
         case = Case(fn=functools.partial(attention.flash_attention, causal=causal), args=(q, k, k), roads=roads)
         found |= {name: case, f"gradient of {name}": with_gradient(case, cancels=True)}

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from kernel_rows import OURS, PALLAS_OPS, XLA, Row
 
-KEY_HEADS, GROUP, DEPTH, PAGE = 8, 4, 128, 16
+KV_HEADS, GROUP, DEPTH, PAGE = 8, 4, 128, 16
 CHOICES = (8, 16, 32)  # pages per block of the wheel's kernel
 BLOCK = 128
 
@@ -33,8 +33,8 @@ def pages(lengths: list[int]) -> Row:
     batch, used = len(lengths), [-(-n // PAGE) for n in lengths]
     count, table = sum(used), np.zeros((batch, max(used)), np.int32)
     table[np.arange(max(used)) < np.array(used)[:, None]] = np.random.default_rng(0).permutation(count)
-    q = jax.ShapeDtypeStruct((batch, KEY_HEADS * GROUP, DEPTH), jnp.bfloat16)
-    pool = jax.ShapeDtypeStruct((KEY_HEADS, count, PAGE, DEPTH), jnp.bfloat16)
+    q = jax.ShapeDtypeStruct((batch, KV_HEADS * GROUP, DEPTH), jnp.bfloat16)
+    pool = jax.ShapeDtypeStruct((KV_HEADS, count, PAGE, DEPTH), jnp.bfloat16)
     said = f"of {lengths[0]}" if len(set(lengths)) == 1 else f"of 0 to {max(lengths)}"
     return Row(
         kernel="attention over pages",

@@ -47,7 +47,7 @@ MISTAKES = {
         "ids[0][0, :, slice(0, queries.stop - queries.start)]",
         "segments",
     ),
-    "the wrong head of keys": (
+    "the wrong KV head": (
         "forward",
         "lambda n, h, i, j: (n, tiles.seen",
         "lambda n, h, i, j: (n // 2, tiles.seen",

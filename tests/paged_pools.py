@@ -19,7 +19,7 @@ CASES = {
     "one block": ({"lengths": [20, 300]}, {"blocks": Blocks(pages=8, slots=1)}),
     "longer than the table": ({"lengths": [1000, 48], "most": 3}, {}),
     "no grouping": ({"lengths": [20, 300], "group": 1, "heads": 3}, {}),
-    "one head of keys": ({"lengths": [20, 300], "group": 8, "heads": 1}, {}),
+    "one KV head": ({"lengths": [20, 300], "group": 8, "heads": 1}, {}),
     "heads of 64": ({"lengths": [20, 300], "d": 64}, {}),
     "heads of 72": ({"lengths": [20, 300], "d": 72}, {}),
     "heads of 256": ({"lengths": [20, 300], "d": 256}, {}),

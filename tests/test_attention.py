@@ -31,9 +31,9 @@ def sample(*shapes, dtype=jnp.float32, scale=1.0):
     return [jnp.asarray(rng.normal(size=shape) * scale, dtype) for shape in shapes]
 
 
-def of(s, t=None, d=16, e=None, heads=1, key_heads=None, dtype=jnp.float32, scale=1.0):
-    t, key_heads = t or s, key_heads or heads
-    return sample((heads, s, d), (key_heads, t, d), (key_heads, t, e or d), dtype=dtype, scale=scale)
+def of(s, t=None, d=16, e=None, heads=1, kv_heads=None, dtype=jnp.float32, scale=1.0):
+    t, kv_heads = t or s, kv_heads or heads
+    return sample((heads, s, d), (kv_heads, t, d), (kv_heads, t, e or d), dtype=dtype, scale=scale)
 
 
 def ids(size, length=97):
@@ -50,7 +50,7 @@ LENGTHS = {
     "window over tiles": ({"s": 600}, {"causal": True, "window": 200}),
     "window within a product": ({"s": 300}, {"causal": True, "window": 5}),
     "window of one": ({"s": 300}, {"causal": True, "window": 1}),
-    "groups": ({"s": 300, "heads": 4, "key_heads": 2}, {"causal": True}),
+    "groups": ({"s": 300, "heads": 4, "kv_heads": 2}, {"causal": True}),
     "segments": ({"s": 300, "t": 200, "heads": 2}, {"segments": (ids(300), ids(200))}),
     "segments and a diagonal": ({"s": 300}, {"causal": True, "segments": ids(300)}),
     "softcap": ({"s": 300, "scale": 3.0}, {"softcap": 7.0, "scale": 0.1}),
@@ -104,7 +104,7 @@ def test_the_kernels_are_the_reference_at_every_edge(name):
 JUDGED = {
     "causal": (of(200, d=72), {"causal": True}),
     "narrow": (of(200), {"causal": True}),
-    "groups": (of(300, 200, d=72, heads=2, key_heads=1), {}),
+    "groups": (of(300, 200, d=72, heads=2, kv_heads=1), {}),
     "bf16": (of(300, 200, d=72, dtype=jnp.bfloat16), {}),
     "narrow bf16": (of(200, dtype=jnp.bfloat16), {"causal": True}),
 }
@@ -171,7 +171,7 @@ def test_under_jit_vmap_and_remat_on_a_cpu():
 
 
 def test_it_is_what_jax_nn_computes():
-    q, k, v = (x.swapaxes(0, 1) for x in of(60, heads=4, key_heads=2))  # positions before heads
+    q, k, v = (x.swapaxes(0, 1) for x in of(60, heads=4, kv_heads=2))  # positions before heads
     got = attention.flash_attention(*(x.swapaxes(0, 1) for x in (q, k, v)), causal=True, window=8)
     want = jax.nn.dot_product_attention(q, k, v, is_causal=True, local_window_size=(7, 0))
     np.testing.assert_allclose(got.swapaxes(0, 1), want, rtol=1e-5, atol=1e-6)
@@ -291,7 +291,7 @@ def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
 @pytest.mark.sweep  # every day the heads of a group go together: "groups, narrow"
 def test_where_dq_of_a_group_does_not_fit_each_of_its_heads_goes_alone(monkeypatch):
     """With the same results, added up by XLA."""
-    args = of(140, heads=4, key_heads=2)
+    args = of(140, heads=4, kv_heads=2)
     want = jax.jit(gradients(attention.reference))(*args)
     fits = attention_blocks.gradient
     needs_more = lambda q, k, v, group, scores: (*fits(q, k, v, group, scores)[:1], (1 << 40) * (group > 1))  # noqa: E731

@@ -1,6 +1,7 @@
 """The parts that judges are made of: copies, memory, order, budgets, maps, and the end of a simulation that hangs."""
 
 import functools
+import itertools
 import json
 import re
 import sys
@@ -142,15 +143,15 @@ def waits_for_a_signal(x_ref, o_ref, sem):
     o_ref[...] = 2 * x_ref[...]
 
 
-def test_a_wait_that_no_ledger_sees_is_ended(monkeypatch):
-    monkeypatch.setattr(watchdog, "IDLE_S", 1.0)
+def test_a_wait_for_a_signal_that_nobody_gives_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr(watchdog, "IDLE_S", 1e9)
     fn = pl.pallas_call(
         waits_for_a_signal,
         out_shape=jax.ShapeDtypeStruct(X.shape, X.dtype),
         scratch_shapes=[pltpu.SemaphoreType.REGULAR],
     )
     said = judges.simulator_judge(fn, doubled, X)
-    assert said.passed is False and "never comes" in said.message and said.next
+    assert said.passed is False and "waits for 1 on sem, which holds 0: the signal never comes" in said.message
     assert judges.simulator_judge(lambda x: by_rows(doubled, x), doubled, X).passed, "the next simulation is well"
 
 
@@ -159,6 +160,28 @@ def test_a_simulation_that_gets_no_processor_is_not_taken_for_one_that_waits():
     assert not watchdog.starved(before, {"1": 10.4, "2": 3.1}, 4.0)  # two threads that poll
     assert watchdog.starved(before, {"1": 13.9, "2": 3.1}, 4.0)  # one ran, or would have liked to
     assert watchdog.starved(before, {"1": 10.0, "2": 3.0, "3": 3.0}, 4.0)  # a thread that began in between
+    assert watchdog.starved(before, {"1": 11.5, "2": 4.5}, 4.0)  # two that take turns
+
+
+def when_stopped(monkeypatch) -> float:
+    """Return the time at which the watchdog ends a simulation that does nothing, a second idle being enough."""
+    ended = threading.Event()
+    monkeypatch.setattr(watchdog, "IDLE_S", 1.0)
+    monkeypatch.setattr(watchdog, "_stop", ended.set)
+    with watchdog.watched():
+        assert ended.wait(60)
+        return time.monotonic()
+
+
+def test_a_simulation_that_does_nothing_is_ended(monkeypatch):
+    began = time.monotonic()
+    assert when_stopped(monkeypatch) > began + 1
+
+
+def test_a_simulation_that_waits_for_the_disk_is_not_taken_for_one_that_waits_for_a_signal(monkeypatch):
+    until, pages = time.monotonic() + 2, itertools.count()
+    monkeypatch.setattr(watchdog, "_pages_fetched", lambda: next(pages) if time.monotonic() < until else 10**6)
+    assert when_stopped(monkeypatch) > until
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a thread waited for a processor")

@@ -143,7 +143,7 @@ WRONG = {
             "lengths": ((X, X, X[:5]), {}, ["v (5, 128); they must be (..., S, D), (..., T, D) and (..., T, E)"]),
             "sizes": ((X, X[:, :64], X), {}, ["as many elements. Try q[..., :64]"]),
             "heads": ((X[None], X[None, None], X[None, None]), {}, ["heads in front", "q.swapaxes(-3, -2)"]),
-            "groups": ((H[:3], H[:2], H[:2]), {}, ["its 3 heads of queries must be a multiple of the 2 heads of keys"]),
+            "groups": ((H[:3], H[:2], H[:2]), {}, ["its 3 query heads must be a multiple of the 2 KV heads"]),
             "causal": ((X, X, X), {"causal": 1}, ["causal is 1; it may be True or False"]),
             "causal lengths": ((X[:5], X, X), {"causal": True}, ["5 positions and k 128", "pad q in front with zeros"]),
             "window": ((X, X, X), {"causal": True, "window": 0}, ["window is 0; it may be a number of keys from 1 on"]),
@@ -171,7 +171,7 @@ WRONG = {
             "heads": (
                 (QUERIES[:, :3], PAGES, LENGTHS, TABLE),
                 {},
-                ["the 3 heads of queries must be a multiple of the 2"],
+                ["the 3 query heads must be a multiple of the 2"],
             ),
             "dtypes": (
                 (QUERIES.astype("bfloat16"), PAGES, LENGTHS, TABLE),

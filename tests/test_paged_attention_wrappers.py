@@ -29,7 +29,7 @@ def by_token(pages):
 
 WRAPPED = {
     name: CASES[name]
-    for name in ("ragged", "empty", "bf16", "heads of 64", "one head of keys", "heads of 256", "int8", "window")
+    for name in ("ragged", "empty", "bf16", "heads of 64", "one KV head", "heads of 256", "int8", "window")
 }
 
 

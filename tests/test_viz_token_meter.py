@@ -113,7 +113,7 @@ NO_METER = [
     ({"parameters": "8b"}, "parameters='8b' is no number"),
     ({"parameters": True}, "parameters=True is no number"),
     ({"layers": 0}, "layers=0 is out of range. It may be an integer from 1 to 1,000. Try layers=32"),
-    ({"key_heads": 8.0}, "key_heads=8.0 is out of range. It may be an integer from 1 to 1,024. Try key_heads=8"),
+    ({"kv_heads": 8.0}, "kv_heads=8.0 is out of range. It may be an integer from 1 to 1,024. Try kv_heads=8"),
     ({"head": 2048}, "head=2048 is out of range"),
     ({"head": True}, "head=True is out of range"),
     ({"chip": "v4"}, "chip='v4' is not among the chips to choose. It may be 'v5e', 'v6e', 'v5p'. Try chip='v5e'"),

@@ -701,18 +701,18 @@ print(f"their matmuls at the peak: {matmul_us(4, T):5.1f} us")
 #
 # ### Heads that share their keys
 #
-# In grouped-query attention several query heads share one head of keys and values, which makes the cache of keys and
+# In grouped-query attention several query heads share one KV head, which makes the cache of keys and
 # values (the KV cache) smaller. For a kernel that is an index map: `h // group` for k and v. The heads of a group follow
-# each other, so if the block is a whole head of keys, the copy is skipped for all but the first. **Predict** the bytes of
-# k and v that the library's kernel moves for 8 query heads on 8, and on 2 heads of keys.
+# each other, so if the block is a whole KV head, the copy is skipped for all but the first. **Predict** the bytes of
+# k and v that the library's kernel moves for 8 query heads on 8, and on 2 KV heads.
 
 # %% tags=["predict"]
-for key_heads in (8, 2):
-    q, (k, v) = qkv[0], arrays(key_heads, T)[:2]
+for kv_heads in (8, 2):
+    q, (k, v) = qkv[0], arrays(kv_heads, T)[:2]
     rows = cost.traffic(grid.walk(library.flash_attention, q, k, v))
     moved = sum(row.bytes for row in rows if row.name in ("k_ref", "v_ref"))
     print(
-        f"{key_heads} heads of keys: {2 * k.size * 2 / 1e6:4.1f} MB stored, {moved / 1e6:4.1f} MB moved"
+        f"{kv_heads} KV heads: {2 * k.size * 2 / 1e6:4.1f} MB stored, {moved / 1e6:4.1f} MB moved"
     )
 
 # %% [markdown]

@@ -20,6 +20,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -29,12 +30,12 @@ from course_lib.kernels import paged_attention as library
 
 # config.json of meta-llama/Llama-3.1-8B
 LAYERS, HIDDEN, MIDDLE, WORDS = 32, 4096, 14336, 128256
-HEADS, KEY_HEADS, D = 32, 8, 128  # of queries; of keys and values; elements of each
+HEADS, KV_HEADS, D = 32, 8, 128  # of queries; of keys and values; elements of each
 v5e = chips.chip("v5e")
 
-of_attention = 2 * HIDDEN * (HEADS + KEY_HEADS) * D  # weights of q and o, of k and v
+of_attention = 2 * HIDDEN * (HEADS + KV_HEADS) * D  # weights of q and o, of k and v
 parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
-kept = 2 * LAYERS * KEY_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
+kept = 2 * LAYERS * KV_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
 print(
     f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes kept for each token of text"
 )
@@ -141,7 +142,7 @@ viz.page_player(
 # %% [markdown]
 # Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is lost.
 # But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page holds
-# 16 tokens. For each head of keys it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
+# 16 tokens. For each KV head it has 16 rows of 256 elements: the key of a token, and behind it its value. Here is a
 # table for four sequences, whose pages lie anywhere among twenty.
 
 # %%
@@ -171,8 +172,8 @@ print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
 # sum of the values. Which page comes next is what the table says, so the table is prefetched, and the index map of the
 # pages reads it (lesson 12). The grid has a step for each sequence and each column of the table.
 #
-# In the model above, four heads of queries share a head of keys. They go through the matmul as four rows, so each key
-# that has been copied is used four times. `update` does the same for every head of keys: first all scores, then all
+# In the model above, four query heads share a KV head. They go through the matmul as four rows, so each key
+# that has been copied is used four times. `update` does the same for every KV head: first all scores, then all
 # exponentials, then all weighted sums. It gets `left`, the number of tokens that count in this block and after it. Scores
 # past them become -inf, as in lesson 13.
 
@@ -196,7 +197,7 @@ def begin(m_ref, l_ref, acc_ref):
 
 
 def update(q_ref, rows, left, m_ref, l_ref, acc_ref):
-    """Add a block of tokens, rows [heads of keys, tokens, 2 D], of which ``left`` count."""
+    """Add a block of tokens, rows [KV heads, tokens, 2 D], of which ``left`` count."""
     heads = range(rows.shape[0])
     s = jnp.stack([dot_of_rows(q_ref[h], rows[h, :, :D]) for h in heads]) / math.sqrt(D)
     s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 2) < left, s, -jnp.inf)
@@ -235,7 +236,7 @@ def state(heads, group):
 
 
 def a_page_a_step(q, pages, lengths, table):
-    """Return attention of q [sequences, heads of keys, group, D] over its pages."""
+    """Return attention of q [sequences, KV heads, group, D] over its pages."""
     sequences, heads, group, _ = q.shape
     page = pl.BlockSpec(
         (None, heads, PAGE, 2 * D), lambda b, j, lengths, table: (table[b, j], 0, 0, 0)
@@ -260,7 +261,7 @@ def a_page_a_step(q, pages, lengths, table):
 
 # %%
 def over_rows(q, rows, lengths):
-    """Return attention in JAX over rows [sequences, heads of keys, tokens, 2 D]."""
+    """Return attention in JAX over rows [sequences, KV heads, tokens, 2 D]."""
     in_float32 = {"preferred_element_type": jnp.float32}
     there = (jnp.arange(rows.shape[2]) < lengths[:, None])[:, None, :, None]
     rows = jnp.where(there, rows, 0)
@@ -272,7 +273,7 @@ def over_rows(q, rows, lengths):
 
 def plain(q, pages, lengths, table):
     """Return the same after gathering all pages of the table."""
-    found = jnp.moveaxis(pages[table], 2, 1)  # [sequences, heads of keys, pages, PAGE, 2 D]
+    found = jnp.moveaxis(pages[table], 2, 1)  # [sequences, KV heads, pages, PAGE, 2 D]
     return over_rows(q, found.reshape(*found.shape[:2], -1, 2 * D), lengths)
 
 
@@ -329,8 +330,8 @@ print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
 def arguments(lengths):
     """Return shapes for a layer of the model, and the values of lengths and table."""
     table = table_of(lengths)
-    q = jax.ShapeDtypeStruct((len(lengths), KEY_HEADS, HEADS // KEY_HEADS, D), jnp.bfloat16)
-    pages = jax.ShapeDtypeStruct((table.max() + 1, KEY_HEADS, PAGE, 2 * D), jnp.bfloat16)
+    q = jax.ShapeDtypeStruct((len(lengths), KV_HEADS, HEADS // KV_HEADS, D), jnp.bfloat16)
+    pages = jax.ShapeDtypeStruct((table.max() + 1, KV_HEADS, PAGE, 2 * D), jnp.bfloat16)
     return q, pages, np.array(lengths, np.int32), table
 
 
@@ -567,7 +568,7 @@ print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
 # %%
 blocks = sum(-(-length // (8 * PAGE)) for length in ragged[2])
 wait = rings[1].time_split["DMA wait"] / blocks
-block_bytes = 8 * KEY_HEADS * PAGE * 2 * D * 2
+block_bytes = 8 * KV_HEADS * PAGE * 2 * D * 2
 bytes_a_cycle = v5e.hbm_bandwidth / v5e.clock_hz
 print(f"a block of 8 pages arrives {wait:,.0f} cycles after it was asked for")
 print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
@@ -590,15 +591,85 @@ print(f"4 slots: {waiting / len(ragged[2]):,.0f} cycles a sequence")
 
 # %% [markdown]
 # It is about the time of one copy. When a sequence begins, none of its pages is in flight yet, so each sequence waits for
-# its first block. The remedy is to ask for the first blocks of the *next* sequence while this one is still being
-# computed. The kernel has all it needs for that, because the lengths and the table of all sequences lie in SMEM. The
-# library's kernel does it: its ring goes on from sequence to sequence. It also keeps m and l in all lanes, as lesson 13
-# showed, and does the copies of a whole block without a loop.
+# its first block.
+#
+# ## A ring that goes on
+#
+# The remedy is to ask for the first blocks of the *next* sequence while this one is still being computed. The lengths and
+# the table of all sequences lie in SMEM, so the kernel knows early enough which pages those are. Only the loop has to
+# change: instead of one loop for each sequence, counting its blocks from 0, let a single loop run over the blocks of all
+# sequences. For each of them it needs to know two numbers: the sequence, and which block of that sequence it is. JAX can
+# compute these lists from the lengths, outside of the kernel.
+
+
+# %%
+def in_one_list(lengths, tokens):
+    """Return the sequence of each block of so many tokens, and its place in the sequence."""
+    counts = -(-lengths // tokens)
+    sequence = np.repeat(np.arange(len(counts)), counts)
+    first = np.cumsum(counts) - counts
+    return sequence, np.arange(len(sequence)) - first[sequence]
+
+
+sequences, places = in_one_list(ragged[2], 8 * PAGE)
+print("sequence", sequences)
+print("place   ", places)
+
+# %% [markdown]
+# With these two lists among the prefetched ones, the grid has one step in all. Its loop asks for block n + slots - 1 of
+# the list, whichever sequence that belongs to, waits for block n, and computes it. Where the place is 0, it resets m, l and
+# acc. After the last block of a sequence it writes one row of the result, so q and o stay in VMEM as a whole.
+#
+# What does that buy? The next cell plays both rings with a clock, as in lesson 5, from what the compiler has predicted
+# above: the time of a copy, and the cycles of the core for each block. **Look for** the gaps in the lane of the core.
+
+
+# %%
+def timeline(goes_on, slots=3):
+    """Return when each block is asked for, arrives, is begun and done, by a model of the ring."""
+    clock, channel, free, events = 0.0, 0.0, [0.0] * slots, []
+    latency = wait - block_bytes / bytes_a_cycle
+    work = (rings[4].cycles - rings[4].time_split["DMA wait"]) / blocks
+    for n, (b, place) in enumerate(zip(sequences, places, strict=True)):
+        if place == 0 and not goes_on:
+            free = [clock] * slots
+        here = min(-(-ragged[2][b] // PAGE) - 8 * place, 8) / 8  # how full the block is
+        channel = max(channel, free[0] + latency) + here * block_bytes / bytes_a_cycle
+        begun = max(clock, channel)
+        events.append((free[0], channel, begun, clock := begun + work))
+        free = [*free[1:], clock]
+    return events
+
+
+plt.rcParams.update(viz.PLOT_STYLE)
+fig, panels = plt.subplots(2, 1, figsize=(7, 4.2), sharex=True)
+for ax, goes_on in zip(panels, (False, True), strict=True):
+    events = timeline(goes_on)
+    for n, (asked, arrived, begun, done) in enumerate(events):
+        color = f"C{sequences[n]}"
+        lane = n % 3 if goes_on else places[n] % 3
+        ax.broken_barh([(asked, arrived - asked)], (lane + 1.1, 0.8), color=color, alpha=0.4)
+        ax.broken_barh([(begun, done - begun)], (0.1, 0.8), color=color)
+    ax.set(yticks=[0.5, 1.5, 2.5, 3.5], yticklabels=["core", "slot 0", "slot 1", "slot 2"])
+    name = "one ring for all sequences" if goes_on else "a ring for each sequence"
+    ax.set_title(f"{name}: {events[-1][-1]:,.0f} cycles, predicted (model)")
+    ax.grid(axis="y", visible=False)
+panels[1].set_xlabel("cycles; a color for each sequence; pale: copies; dark: the core at work")
+viz.plot_picture(
+    fig,
+    "With a ring for each sequence the core waits at the beginning of each of the four sequences, for the whole time "
+    "of a copy. With one ring for all sequences it waits so only at the beginning of the first.",
+)
+
+# %% [markdown]
+# The long gaps where the color changes are gone, except for the first one. Exercise 14.9 asks for this kernel, and the
+# library has it: `course_lib.kernels.paged_attention`. It also keeps m and l in all lanes, as lesson 13 showed, and starts
+# the copies of a whole block without a loop. Here are all four kernels, for both batches.
 
 
 # %%
 def of_library(q, pages, lengths, table):
-    """Call the library's kernel, which has all heads of queries on one axis."""
+    """Call the library's kernel, which has all query heads on one axis."""
     merged = q.reshape(q.shape[0], -1, D)
     return library.paged_attention(merged, pages, lengths, table).reshape(q.shape)
 
@@ -751,7 +822,7 @@ keys = jax.random.split(jax.random.key(4), 2)
 q = jax.random.normal(keys[0], (cu_q_lens[-1], 4, D))
 kv_pages = jax.random.normal(
     keys[1], (table.max() + 1, PAGE, 2 * 2, D)
-)  # two heads of keys
+)  # two KV heads
 o = paged_attention_wrappers.ragged_paged_attention(
     q, kv_pages, *map(jnp.int32, (kv_lens, table, cu_q_lens, [3])), sm_scale=D**-0.5
 )
@@ -813,7 +884,7 @@ for name, factor in times.items():
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A model has 24 layers and 4 heads of keys of 128 elements, in bfloat16. How many bytes does it keep for each
+# <details><summary>1. A model has 24 layers and 4 KV heads of 128 elements, in bfloat16. How many bytes does it keep for each
 # token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
 #
 # <details><summary>2. Why does a larger batch write more tokens in a second, and why does that come to an end?</summary>
@@ -842,13 +913,13 @@ for name, factor in times.items():
 #
 # ### Pages of bytes
 #
-# What limits the kernel is bytes, so halve them: keep keys and values in int8, with one scale for each head of keys and
+# What limits the kernel is bytes, so halve them: keep keys and values in int8, with one scale for each KV head and
 # one for each of values. A score is linear in the key, and the result is linear in the values, so both scales can wait
 # until after the matmuls. **Predict** the time of the library's kernel for `even`.
 
 # %% tags=["predict"]
 in_bytes = jax.ShapeDtypeStruct(even[1].shape, jnp.int8)
-scales = jax.ShapeDtypeStruct((2, KEY_HEADS), jnp.float32)
+scales = jax.ShapeDtypeStruct((2, KV_HEADS), jnp.float32)
 
 
 def of_bytes(q, pages, lengths, table, scales):
@@ -878,7 +949,7 @@ print(f"without its waits for copies: {core / v5e.clock_hz * 1e6:.1f} us")
 # fit.</details>
 
 # %%
-viz.token_meter(parameters, LAYERS, KEY_HEADS, D)
+viz.token_meter(parameters, LAYERS, KV_HEADS, D)
 
 # %% [markdown]
 # ### What the figures of this lesson rest on

@@ -144,29 +144,29 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    return works, needs_mask, j
 
 
-# %% answer="13.4" name="heads in turn" judge="numbers" says="heads of keys in\\s+turn"
-# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
-# +    return (sequence, head, i, 0), (sequence, head % key_heads, j, 0)
+# %% answer="13.4" name="heads in turn" judge="numbers" says="KV heads in\\s+turn"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head % kv_heads, j, 0)
 
 
-# %% answer="13.4" name="divides by the heads of keys" judge="numbers" says="wrong"
-# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
-# +    return (sequence, head, i, 0), (sequence, head // key_heads, j, 0)
+# %% answer="13.4" name="divides by the KV heads" judge="numbers" says="wrong"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head // kv_heads, j, 0)
 
 
 # %% answer="13.4" name="one index" judge="numbers" says="two indices are\\s+asked for"
-# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# -    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
 # +    return sequence, head, i, 0
 
 
 # %% answer="13.4" name="one sequence for all" judge="numbers" says="wrong"
-# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
-# +    return (sequence, head, i, 0), (0, head // (heads // key_heads), j, 0)
+# -    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
+# +    return (sequence, head, i, 0), (0, head // (heads // kv_heads), j, 0)
 
 
 # %% answer="13.4" name="always the first block of keys" judge="numbers" says="first block of the keys"
-# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
-# +    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), 0, 0)
+# -    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), 0, 0)
 
 
 # %% answer="13.5" name="p of unscaled scores" judge="numbers" says="not scaled in p"

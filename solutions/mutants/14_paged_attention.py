@@ -3,13 +3,13 @@
 
 
 # %% answer="14.1" name="one layer" judge="exercise" says="Every layer keeps its own"
-# -    kept = 2 * layers * key_heads * head * 2
-# +    kept = 2 * key_heads * head * 2
+# -    kept = 2 * layers * kv_heads * head * 2
+# +    kept = 2 * kv_heads * head * 2
 
 
 # %% answer="14.1" name="keys without values" judge="exercise" says="Count keys and values"
-# -    kept = 2 * layers * key_heads * head * 2
-# +    kept = layers * key_heads * head * 2
+# -    kept = 2 * layers * kv_heads * head * 2
+# +    kept = layers * kv_heads * head * 2
 
 
 # %% answer="14.1" name="the tokens of one sequence" judge="exercise" says="every sequence gets a token"

@@ -157,19 +157,19 @@ checks.check("13.3", plan)
 #
 # *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
-# In grouped-query attention several heads of queries share one head of keys and values. q is [B, H, T, D], k and v are
+# In grouped-query attention several query heads share one KV head. q is [B, H, T, D], k and v are
 # [B, KH, T, D], and H is a multiple of KH: the first H / KH query heads share the first key head, the next H / KH the
 # second one. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of
-# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, key_heads)`, which returns two block indices: that
+# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, kv_heads)`, which returns two block indices: that
 # of q, which is o's as well, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
 
 
 # %% answer="13.4"
-def blocks(n, i, j, heads, key_heads):
+def blocks(n, i, j, heads, kv_heads):
     """Return the index of q's block, and that of k's and v's, at step (n, i, j)."""
     ### BEGIN SOLUTION
     sequence, head = n // heads, n % heads
-    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+    return (sequence, head, i, 0), (sequence, head // (heads // kv_heads), j, 0)
     ### END SOLUTION
 
 

@@ -39,8 +39,8 @@ def weighted(p, v):
 #
 # *Difficulty 2 of 5. 7 minutes, 4 lines.*
 #
-# `bound(parameters, layers, key_heads, head, sequences, context, bandwidth)` returns two numbers. The first is how many
-# bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each head of keys in each
+# `bound(parameters, layers, kv_heads, head, sequences, context, bandwidth)` returns two numbers. The first is how many
+# bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each KV head in each
 # layer. The second is how many tokens all sequences together write in a second, if the time of a step is that of its
 # bytes: the weights once, one byte each, and what is kept of `context` tokens for every sequence. `bandwidth` is in bytes
 # per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Llama 2 7B has
@@ -48,10 +48,10 @@ def weighted(p, v):
 
 
 # %% answer="14.1"
-def bound(parameters, layers, key_heads, head, sequences, context, bandwidth):
+def bound(parameters, layers, kv_heads, head, sequences, context, bandwidth):
     """Return the bytes kept for each token, and the tokens per second of all sequences."""
     ### BEGIN SOLUTION
-    kept = 2 * layers * key_heads * head * 2
+    kept = 2 * layers * kv_heads * head * 2
     seconds = (parameters + sequences * context * kept) / bandwidth
     return kept, sequences / seconds
     ### END SOLUTION
@@ -179,7 +179,7 @@ checks.check("14.3", last_page)
 # *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
 #
 # Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
-# 256], with one head of keys. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
+# 256], with one KV head. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
 # and page j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence
 # is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. Use `scores` and
 # `weighted`.
@@ -443,11 +443,11 @@ checks.check("14.8", call)
 # *Difficulty 5 of 5. 40 minutes, 70 lines. Further.*
 #
 # `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
-# 16, 256], with heads of keys, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
+# 16, 256], with KV heads, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
 # be 0: such a sequence gets zeros. What belongs to no token may be NaN, and past the last page of a sequence the table
 # may hold any number. JAX may prepare lists, and only lists, outside the kernel.
 #
-# With 8 heads of keys, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
+# With 8 KV heads, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
 # 512, 30, 380 and 336 tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their
 # bytes. A ring that starts anew with each sequence is too slow for that.
 

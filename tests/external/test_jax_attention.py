@@ -30,8 +30,8 @@ def sample(n, *shape, dtype=jnp.float32):
     return jnp.asarray(np.random.default_rng(n).normal(size=shape), dtype)
 
 
-def qkv(batch, heads, key_heads, s, d, dtype=jnp.float32):
-    return tuple(sample(n, batch, h, s, d, dtype=dtype) for n, h in enumerate((heads, key_heads, key_heads)))
+def qkv(batch, heads, kv_heads, s, d, dtype=jnp.float32):
+    return tuple(sample(n, batch, h, s, d, dtype=dtype) for n, h in enumerate((heads, kv_heads, kv_heads)))
 
 
 def turned(*arrays):

@@ -47,12 +47,12 @@ def up_to_its_block(query, key):
     return key // BLOCK <= query // BLOCK
 
 
-def head_of(h, heads, key_heads):
-    return h // (heads // key_heads)
+def head_of(h, heads, kv_heads):
+    return h // (heads // kv_heads)
 
 
-def head_modulo(h, heads, key_heads):
-    return h % key_heads
+def head_modulo(h, heads, kv_heads):
+    return h % kv_heads
 
 
 def flash(
@@ -72,7 +72,7 @@ def flash(
     key_head=head_of,
 ):
     """softmax(q @ k.T / sqrt(D)) @ v with a causal mask, for q (H, S, D), k and v (G, S, D)."""
-    (heads, s_len, d), key_heads = q.shape, k.shape[0]
+    (heads, s_len, d), kv_heads = q.shape, k.shape[0]
 
     def flash_kernel(q_ref, k_ref, v_ref, o_ref):
         rows = pl.program_id(1) * BLOCK + lax.broadcasted_iota(jnp.int32, (BLOCK, BLOCK), 0)
@@ -94,7 +94,7 @@ def flash(
         o_ref[0] = acc if divided_at_once else acc / total
 
     of_queries = pl.BlockSpec((1, BLOCK, d), lambda h, i: (h, i, 0))
-    of_keys = pl.BlockSpec((1, s_len, d), lambda h, i: (key_head(h, heads, key_heads), 0, 0))
+    of_keys = pl.BlockSpec((1, s_len, d), lambda h, i: (key_head(h, heads, kv_heads), 0, 0))
     return pl.pallas_call(
         flash_kernel,
         out_shape=q,
@@ -201,7 +201,7 @@ BUGS = tuple(
             r"the last key block, keys 128 and on, is left out",
         ),
         (
-            "heads of keys taken in turns",
+            "KV heads taken in turns",
             partial(flash, key_head=head_modulo),
             GROUPS,
             r"k_ref holds block \(1, 0, 0\); the result there needs block \(0, 0, 0\)",

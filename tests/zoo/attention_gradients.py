@@ -41,9 +41,9 @@ def at_every_head(of_head, i):
 def backward(
     q, k, v, lse, delta, do, ds_of=of_scores, starts=at_the_first_queries, of_dq=1.0, of_dk=1.0, dv_of=0, dk_of=None
 ):
-    """dq, dk and dv, with grid (heads of keys, heads of queries that share one, blocks of queries)."""
-    (heads, s_len, d), key_heads = q.shape, k.shape[0]
-    group, scale = heads // key_heads, d**-0.5
+    """dq, dk and dv, with grid (KV heads, query heads that share one, blocks of queries)."""
+    (heads, s_len, d), kv_heads = q.shape, k.shape[0]
+    group, scale = heads // kv_heads, d**-0.5
 
     def backward_kernel(q_ref, k_ref, v_ref, lse_ref, delta_ref, do_ref, dq_ref, dk_ref, dv_ref, dk_sum, dv_sum):
         of_head, i = pl.program_id(1), pl.program_id(2)
@@ -73,7 +73,7 @@ def backward(
     return pl.pallas_call(
         backward_kernel,
         out_shape=(q, k, v),
-        grid=(key_heads, group, s_len // BLOCK),
+        grid=(kv_heads, group, s_len // BLOCK),
         in_specs=[of_queries, of_keys, of_keys, of_rows, of_rows, of_queries],
         out_specs=[pl.BlockSpec((1, BLOCK, d), lambda g, n, i: (g * group + n, i, 0)), of_keys, of_keys],
         scratch_shapes=[pltpu.VMEM((s_len, d), jnp.float32)] * 2,
@@ -157,7 +157,7 @@ BUGS = tuple(
             "sums begin anew at each head of a group",
             with_backward(starts=at_every_head),
             GROUPS,
-            r"of the 2 heads of queries that share a head of keys only the last counts in dk",
+            r"of the 2 query heads that share a KV head only the last counts in dk",
         ),
     )
 )

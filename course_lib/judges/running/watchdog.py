@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks as _interpret_gpu
 IDLE_S = 4.0  # without work: a simulator that waits only polls
 _POLL_S = 0.25
 _BUSY_SHARE = 0.04  # of one core; the simulator's waiting threads use less
-_STARVED_SHARE = 0.5  # a thread that runs or waits for a processor this much of the time is at work on a busy machine
+_STARVED_SHARE = 0.5  # threads that run or wait for a processor this much of the time are at work on a busy machine
 _TASKS = pathlib.Path("/proc/self/task")  # Linux
 
 
@@ -35,22 +36,26 @@ def watched() -> Iterator[None]:
 
 def _watch(done: threading.Event) -> None:
     looked = since = time.monotonic()
-    worked, wanted = time.process_time(), _wanted_s()
+    worked, fetched, wanted = time.process_time(), _pages_fetched(), _wanted_s()
     while not done.wait(_POLL_S):
-        now, work = time.monotonic(), time.process_time()
+        now, work, pages = time.monotonic(), time.process_time(), _pages_fetched()
         slept, looked = now - looked > IDLE_S / 2, now  # the whole process was suspended
-        if work - worked > _BUSY_SHARE * IDLE_S or slept:
-            since, worked, wanted = now, work, _wanted_s()
-        elif now - since > IDLE_S:
-            if not starved(wanted, _wanted_s(), now - since):
-                _stop()
-                return
-            since, worked, wanted = now, work, _wanted_s()
+        at_work = work - worked > _BUSY_SHARE * IDLE_S or pages > fetched or slept
+        if not at_work and now - since > IDLE_S and not starved(wanted, _wanted_s(), now - since):
+            _stop()
+            return
+        if at_work or now - since > IDLE_S:
+            since, worked, fetched, wanted = now, work, pages, _wanted_s()
 
 
 def starved(before: dict[str, float], after: dict[str, float], seconds: float) -> bool:
-    """Whether a thread wanted a processor for most of the ``seconds`` between two results of ``_wanted_s``."""
-    return any(wanted - before.get(thread, 0.0) > _STARVED_SHARE * seconds for thread, wanted in after.items())
+    """Whether threads wanted a processor for most of the ``seconds`` between two results of ``_wanted_s``."""
+    return sum(wanted - before.get(thread, 0.0) for thread, wanted in after.items()) > _STARVED_SHARE * seconds
+
+
+def _pages_fetched() -> int:
+    """Return how many pages this process has waited for because they came from the disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 def _wanted_s() -> dict[str, float]:

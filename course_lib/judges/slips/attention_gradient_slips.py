@@ -199,7 +199,7 @@ def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 
 def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """Yield one head counted of those that share a head of keys, and sums over heads that share none."""
+    """Yield one head counted of those that share a KV head, and sums over heads that share none."""
     *args, g = found.args
     want, name = found.want.value, found.name
     if not isinstance(g, jax.Array) or want.ndim < 3 or g.ndim != want.ndim:
@@ -208,7 +208,7 @@ def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
     if 1 < of_keys:
         yield Suspect(
             f"{name} of a head goes on with the sum of the head before",
-            f"set the sum of {name} to 0 where another head of keys begins: at the first step of each head.",
+            f"set the sum of {name} to 0 where another KV head begins: at the first step of each head.",
             lambda value: jnp.cumsum(value, -3),
             (want,),
         )
@@ -218,7 +218,7 @@ def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
     for place, which in ((group - 1, "last"), (0, "first")):
         counts = (np.arange(heads) % group == place).reshape(heads, 1, 1)
         yield Suspect(
-            f"of the {group} heads of queries that share a head of keys only the {which} counts in {name}",
+            f"of the {group} query heads that share a KV head only the {which} counts in {name}",
             f"{name} is the sum over all {group}: set it to 0 at the first of them, add each, store it at the last.",
             problem.backwards,
             (*args, g * jnp.asarray(counts, g.dtype)),

@@ -39,7 +39,7 @@ def _check_shapes(op: str, q: Array, k: Array, v: Array) -> None:
         heads, of_keys = q.shape[-3], k.shape[-3]
         if not is_known(heads) or not is_known(of_keys) or not of_keys or heads % of_keys:
             raise ValueError(
-                f"{shapes}its {heads} heads of queries must be a multiple of the {of_keys} heads of keys. "
+                f"{shapes}its {heads} query heads must be a multiple of the {of_keys} KV heads. "
                 "Try jnp.repeat(k, ..., axis=-3)."
             )
 

@@ -118,14 +118,14 @@ def _kernel(
 
 def launch(q, k, v, *ids, of_ids=(), scores, tiles, heads=1, vmem_limit_bytes=None) -> tuple[Array, Array]:
     """Run the kernel on one TPU, ``heads`` key heads a step: o, and log2 of each query's sum of exponentials."""
-    (s, d), (t, e), key_heads, bq, bk = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2]), tiles.bq, tiles.bk
-    group = math.prod(q.shape[:-2]) // key_heads
+    (s, d), (t, e), kv_heads, bq, bk = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2]), tiles.bq, tiles.bk
+    group = math.prod(q.shape[:-2]) // kv_heads
     of_q, of_o = (pl.BlockSpec((heads, 1, bq, width), lambda n, h, i, j: (n, h, i, 0)) for width in (d, e))
     of_k, of_v = (pl.BlockSpec((heads, bk, width), lambda n, h, i, j: (n, tiles.seen(i, j), 0)) for width in (d, e))
     o, lse = pl.pallas_call(
         functools.partial(_kernel, tiles=tiles, scores=scores, segments=len(ids)),
-        out_shape=[out_type(q, (key_heads, group, s, e), q.dtype), out_type(q, (key_heads, group, 1, s), jnp.float32)],
-        grid=(key_heads // heads, group, tiles.rows, tiles.span),
+        out_shape=[out_type(q, (kv_heads, group, s, e), q.dtype), out_type(q, (kv_heads, group, 1, s), jnp.float32)],
+        grid=(kv_heads // heads, group, tiles.rows, tiles.span),
         in_specs=[of_q, of_k, of_v, *of_ids],
         out_specs=[of_o, pl.BlockSpec((heads, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i))],
         scratch_shapes=[pltpu.VMEM((bq, width), jnp.float32) for width in (LANES, LANES, e) if tiles.span > 1],
@@ -133,5 +133,5 @@ def launch(q, k, v, *ids, of_ids=(), scores, tiles, heads=1, vmem_limit_bytes=No
             dimension_semantics=("parallel", "parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_limit_bytes
         ),
         name="flash_attention",
-    )(q.reshape(key_heads, group, s, d), k.reshape(key_heads, t, d), v.reshape(key_heads, t, e), *ids)
+    )(q.reshape(kv_heads, group, s, d), k.reshape(kv_heads, t, d), v.reshape(kv_heads, t, e), *ids)
     return o.reshape(*q.shape[:-1], e), lse.reshape(q.shape[:-1])

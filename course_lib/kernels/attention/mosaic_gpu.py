@@ -91,8 +91,8 @@ def forward(
     blocks = blocks or Blocks()
     bq, bk, stages = blocks.bq, blocks.bk, blocks.stages
     flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[-2:]) for x in (q, k, v))
-    (heads, s, d), (key_heads, t, _) = flat_q.shape, flat_k.shape
-    group, rows, tiles, last = heads // key_heads, bq // _MULTIPLIERS, pl.cdiv(s, bq), pl.cdiv(t, bk) - 1
+    (heads, s, d), (kv_heads, t, _) = flat_q.shape, flat_k.shape
+    group, rows, tiles, last = heads // kv_heads, bq // _MULTIPLIERS, pl.cdiv(s, bq), pl.cdiv(t, bk) - 1
     each = 2 if scores.causal else 1  # a tile and its opposite, which have as many blocks of keys as any such pair
     units = pl.cdiv(heads * tiles, each)
     sms = min(sms or chip.sms(), units)

@@ -1,7 +1,7 @@
 """``flash_attention`` for callers: arguments checked, on meshes, differentiable, and plain JAX where there is no TPU.
 
 Queries come in S rows, keys and values in T, heads in front of them: an array of (batch, heads, S, D). There may be
-fewer heads of keys than of queries; each then serves as many query heads, which follow one another.
+fewer KV heads than of queries; each then serves as many query heads, which follow one another.
 """
 
 import functools
@@ -66,7 +66,7 @@ def flash_attention(
 ) -> Float[Array, "*queries S E"]:
     """Return ``softmax(scale * q @ k.T) @ v`` for q (..., H, S, D), k (..., G, T, D), v (..., G, T, E), f32 or bf16.
 
-    H is a multiple of G: each head of keys serves H / G heads of queries. The heads may be missing.
+    H is a multiple of G: each KV head serves H / G query heads. The heads may be missing.
     ``causal``: a query sees the keys up to its own place, and with a ``window`` that many of these. ``segments``: int32
     of shape (..., S), or a tuple of two such arrays for S and for T. A query sees the keys with its own number; one
     that sees none gets zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D**-0.5.
@@ -136,8 +136,8 @@ def _plain(q, k, v, *segments, scores, **how):
 
 def _on_tpu(q, k, v, *segments, scores, blocks):
     tiles, most, needed = attention_blocks.forward(q, k, v, scores, blocks)
-    key_heads = math.prod(k.shape[:-2])
-    ids, each = _ids(segments), key_heads // math.prod(segments[0].shape[:-1]) if segments else key_heads
+    kv_heads = math.prod(k.shape[:-2])
+    ids, each = _ids(segments), kv_heads // math.prod(segments[0].shape[:-1]) if segments else kv_heads
     heads = max(n for n in range(1, most + 1) if each % n == 0) if is_known(each) else 1
     of_ids = tiles.of_segments(heads, each) if segments else ()
     run = launch_transposed if attention_blocks.is_transposed(k, v) else launch

@@ -79,16 +79,16 @@ def _kernel(
 
 def launch_transposed(q, k, v, *ids, of_ids=(), scores, tiles, heads=1, vmem_limit_bytes=None) -> tuple[Array, Array]:
     """Run the kernel as ``launch`` of kernel.py does, on the same arrays, and return the same."""
-    (s, d), (t, e), key_heads, bq, bk = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2]), tiles.bq, tiles.bk
-    shape, group = q.shape[:-1], math.prod(q.shape[:-2]) // key_heads
+    (s, d), (t, e), kv_heads, bq, bk = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2]), tiles.bq, tiles.bk
+    shape, group = q.shape[:-1], math.prod(q.shape[:-2]) // kv_heads
     of_q, of_o = (pl.BlockSpec((heads, 1, width, bq), lambda n, h, i, j: (n, h, 0, i)) for width in (d, e))
     of_k, of_v = (pl.BlockSpec((heads, width, bk), lambda n, h, i, j: (n, 0, tiles.seen(i, j))) for width in (d, e))
     carried = [pltpu.VMEM((rows, bq), jnp.float32) for rows in (1, SUBLANES, e)]
-    q, k, v = q.reshape(key_heads, group, s, d), k.reshape(key_heads, t, d), v.reshape(key_heads, t, e)
+    q, k, v = q.reshape(kv_heads, group, s, d), k.reshape(kv_heads, t, d), v.reshape(kv_heads, t, e)
     o, lse = pl.pallas_call(
         functools.partial(_kernel, tiles=tiles, scores=scores, segments=len(ids)),
-        out_shape=[out_type(q, (key_heads, group, e, s), q.dtype), out_type(q, (key_heads, group, 1, s), jnp.float32)],
-        grid=(key_heads // heads, group, tiles.rows, tiles.span),
+        out_shape=[out_type(q, (kv_heads, group, e, s), q.dtype), out_type(q, (kv_heads, group, 1, s), jnp.float32)],
+        grid=(kv_heads // heads, group, tiles.rows, tiles.span),
         in_specs=[of_q, of_k, of_v, *of_ids],
         out_specs=[of_o, pl.BlockSpec((heads, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i))],
         scratch_shapes=carried if tiles.span > 1 else [],

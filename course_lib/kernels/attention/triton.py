@@ -69,8 +69,8 @@ def forward(
     blocks = blocks or Blocks()
     bq, bk = blocks.bq, blocks.bk
     flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[-2:]) for x in (q, k, v))
-    (heads, s, d), (key_heads, t, e) = flat_q.shape, flat_v.shape
-    group, rate = heads // key_heads, scores.rate
+    (heads, s, d), (kv_heads, t, e) = flat_q.shape, flat_v.shape
+    group, rate = heads // kv_heads, scores.rate
 
     def body(q_ref, k_ref, v_ref, o_ref, lse_ref):
         first = pl.program_id(0) * bq  # of the queries

@@ -70,7 +70,7 @@ def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
 def shapes_of_results(rule: str, shapes: Sequence[tuple], sizes: Sequence[tuple[str, int]] = ()) -> list[tuple]:
     """Return the shape of each result, from those of the operands; ``sizes``: those of letters that no operand has.
 
-    Where operands give one letter two sizes, as few heads of keys meet many of queries, the operand that shares most
+    Where operands give one letter two sizes, as few KV heads meet many of queries, the operand that shares most
     letters with the result decides; among equals the one with the fewest others, and then the first.
     """
     ins, outs = parts(rule)

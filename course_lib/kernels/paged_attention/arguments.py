@@ -53,7 +53,7 @@ def _check_pages(op: str, pool: Pool, q: Array, pages: Named) -> None:
         raise ValueError(f"{wrong}a query has {q.shape[-1]} elements and a key {d}; they must have as many. {advice}")
     if not heads or q.shape[-2] % heads:
         raise ValueError(
-            f"{wrong}the {q.shape[-2]} heads of queries must be a multiple of the {heads} heads of keys. "
+            f"{wrong}the {q.shape[-2]} query heads must be a multiple of the {heads} KV heads. "
             f"Try jnp.repeat(q, ..., axis=-2). {advice}"
         )
 

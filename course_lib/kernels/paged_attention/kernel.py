@@ -123,7 +123,7 @@ def launch(q, pools, lengths, table, scales=None, *, pool, scores, count, slots,
     q = jnp.pad(q.reshape(batch, parts, group, d), ((0, 0), (0, 0), (0, 0), (0, w - d)))
     of_q = pl.BlockSpec((1, parts, group, w), lambda b, *_: (b, 0, 0, 0))
     wide = []
-    if scales is not None:  # of each query's head of keys, in all lanes
+    if scales is not None:  # of each query's KV head, in all lanes
         each = jnp.repeat(scales, parts * group // heads, axis=1).reshape(2, parts, group, 1)
         wide = [jnp.broadcast_to(each, (2, parts, group, LANES))]
     of_scales = [pl.BlockSpec(x.shape, lambda b, *_: (0, 0, 0, 0)) for x in wide]

@@ -66,7 +66,7 @@ def paged_attention(
 ) -> Float[Array, "*batch H D"]:
     """Return ``softmax(scale * q @ k.T) @ v`` for each sequence's one query, f32 or bf16, and the tokens of its pages.
 
-    H is a multiple of KH: each head of keys serves H / KH heads of queries, which follow one another. W is 2*D:
+    H is a multiple of KH: each KV head serves H / KH query heads, which follow one another. W is 2*D:
     ``pages[n, h, p]`` is a key and behind it its value, in the dtype of q or in int8; then ``scales`` has the number
     that each head's keys, and its values, are multiplied by. A sequence has ``lengths`` tokens, up to M*P, in the
     pages that its row of ``table`` names; without tokens it gets zeros. Nothing else is read: entries of the table past

@@ -27,7 +27,7 @@ class Joined:
         return pages.shape[0]
 
     def parts(self, heads):
-        """Return how many heads of keys a block has that are computed by themselves."""
+        """Return how many KV heads a block has that are computed by themselves."""
         return heads
 
     def width(self, d):

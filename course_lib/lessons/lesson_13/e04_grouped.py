@@ -1,4 +1,4 @@
-"""Index maps for heads of queries that share heads of keys, in a batch."""
+"""Index maps for query heads that share KV heads, in a batch."""
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +15,17 @@ SIDE = 128
 
 def _cases() -> list[tuple]:
     cases = []
-    for seed, (batch, heads, key_heads, t, d) in enumerate(
+    for seed, (batch, heads, kv_heads, t, d) in enumerate(
         ((2, 4, 2, 256, 128), (3, 2, 1, 128, 64), (2, 3, 3, 128, 128))
     ):
-        shapes = (batch, heads, t, d), (batch, key_heads, t, d), (batch, key_heads, t, d)
+        shapes = (batch, heads, t, d), (batch, kv_heads, t, d), (batch, kv_heads, t, d)
         cases.append(tuple(plain.drawn(seed, *shapes)))
     return cases
 
 
-def _shared(q, k, v, of_head=lambda h, heads, key_heads: h // (heads // key_heads)):
-    heads, key_heads = q.shape[1], k.shape[1]
-    chosen = of_head(jnp.arange(heads), heads, key_heads)
+def _shared(q, k, v, of_head=lambda h, heads, kv_heads: h // (heads // kv_heads)):
+    heads, kv_heads = q.shape[1], k.shape[1]
+    chosen = of_head(jnp.arange(heads), heads, kv_heads)
     return plain.attention(q, k[:, chosen], v[:, chosen])
 
 
@@ -33,15 +33,15 @@ def _with_blocks(blocks):
     """Return attention with the learner's index maps. Raise Unfit for what are not two indices of four numbers."""
 
     def attention(q, k, v):
-        (batch, heads, t, d), key_heads = q.shape, k.shape[1]
-        found = blocks(0, 0, 0, heads, key_heads)
+        (batch, heads, t, d), kv_heads = q.shape, k.shape[1]
+        found = blocks(0, 0, 0, heads, kv_heads)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Unfit(
-                f"blocks(0, 0, 0, {heads}, {key_heads}) returns {described(found)}, and two indices are asked for.",
+                f"blocks(0, 0, 0, {heads}, {kv_heads}) returns {described(found)}, and two indices are asked for.",
                 "return (index of q's block), (index of k's block), four numbers each.",
             )
         of_q, of_k = (
-            pl.BlockSpec((None, None, SIDE, d), lambda *at, n=n: blocks(*at, heads, key_heads)[n]) for n in range(2)
+            pl.BlockSpec((None, None, SIDE, d), lambda *at, n=n: blocks(*at, heads, kv_heads)[n]) for n in range(2)
         )
         statistic = pltpu.VMEM((SIDE, 1), jnp.float32)
         return pl.pallas_call(
@@ -72,14 +72,14 @@ EXERCISE = Exercise(
     build=_with_blocks,
     slips=(
         judges.Slip(
-            means="heads of queries that follow each other take heads of keys in turn",
-            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, key_heads: h % key_heads),
+            means="query heads that follow each other take KV heads in turn",
+            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, kv_heads: h % kv_heads),
             next="the first heads share head 0 of the keys: divide, and do not take the remainder.",
         ),
         judges.Slip(
-            means="all heads of queries take head 0 of the keys",
-            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, key_heads: 0 * h),
-            next="head h takes head h // (heads // key_heads).",
+            means="all query heads take head 0 of the keys",
+            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, kv_heads: 0 * h),
+            next="head h takes head h // (heads // kv_heads).",
         ),
         judges.Slip(
             means="every step takes the first block of the keys",
@@ -89,8 +89,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Take n apart first: which sequence is it, and which head of queries?",
-        "n // heads is the sequence, and n % heads the head. heads // key_heads of them share a head of keys.",
-        "(n // heads, n % heads, i, 0), and for k and v (n // heads, n % heads // (heads // key_heads), j, 0).",
+        "n // heads is the sequence, and n % heads the head. heads // kv_heads of them share a KV head.",
+        "(n // heads, n % heads, i, 0), and for k and v (n // heads, n % heads // (heads // kv_heads), j, 0).",
     ),
     points=1,
 )

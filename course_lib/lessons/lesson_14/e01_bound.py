@@ -3,23 +3,23 @@
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
 
-# Parameters, layers, heads of keys, elements of a head: the config.json of each model on huggingface.co.
+# Parameters, layers, KV heads, elements of a head: the config.json of each model on huggingface.co.
 LLAMA_3, LLAMA_2, GEMMA_2 = (8.03e9, 32, 8, 128), (6.74e9, 32, 32, 128), (9.24e9, 42, 8, 256)
 V5E, V6E = 8.2e11, 1.64e12
 
-_TAKES = ("parameters", "layers", "key_heads", "head", "sequences", "context", "bandwidth")
+_TAKES = ("parameters", "layers", "kv_heads", "head", "sequences", "context", "bandwidth")
 
 
-def _kept(parameters, layers, key_heads, head, sequences, context, bandwidth) -> float:
+def _kept(parameters, layers, kv_heads, head, sequences, context, bandwidth) -> float:
     """Return the bytes of a token, counted array by array."""
-    return sum(2 * head for _ in range(int(layers)) for _ in range(int(key_heads)) for _ in ("key", "value"))
+    return sum(2 * head for _ in range(int(layers)) for _ in range(int(kv_heads)) for _ in ("key", "value"))
 
 
-def _tokens(parameters, layers, key_heads, head, sequences, context, bandwidth) -> float:
+def _tokens(parameters, layers, kv_heads, head, sequences, context, bandwidth) -> float:
     """Return the tokens per second, from the seconds of weights and of each sequence."""
     seconds = parameters / bandwidth
     for _ in range(int(sequences)):
-        seconds += context * _kept(parameters, layers, key_heads, head, sequences, context, bandwidth) / bandwidth
+        seconds += context * _kept(parameters, layers, kv_heads, head, sequences, context, bandwidth) / bandwidth
     return sequences / seconds
 
 
@@ -35,35 +35,35 @@ EXERCISE = Exercise(
                 name="the bytes of a token",
                 unit="bytes",
                 tolerance=0,
-                formula="4 * layers * key_heads * head",
+                formula="4 * layers * kv_heads * head",
                 proof=_kept,
                 near={
-                    "2 * layers * key_heads * head": "Count keys and values, with two bytes for each element.",
-                    "4 * key_heads * head": "That is one layer. Every layer keeps its own keys and values.",
-                    "4 * layers * head": "That is one head of keys.",
-                    "8 * layers * key_heads * head": "An element of bfloat16 has two bytes.",
+                    "2 * layers * kv_heads * head": "Count keys and values, with two bytes for each element.",
+                    "4 * kv_heads * head": "That is one layer. Every layer keeps its own keys and values.",
+                    "4 * layers * head": "That is one KV head.",
+                    "8 * layers * kv_heads * head": "An element of bfloat16 has two bytes.",
                 },
             ),
             Formula(
                 name="the tokens per second",
                 unit="",
                 tolerance=1e-5,
-                formula="sequences * bandwidth / (parameters + sequences * context * 4 * layers * key_heads * head)",
+                formula="sequences * bandwidth / (parameters + sequences * context * 4 * layers * kv_heads * head)",
                 proof=_tokens,
                 near={
-                    "bandwidth / (parameters + sequences * context * 4 * layers * key_heads * head)": (
+                    "bandwidth / (parameters + sequences * context * 4 * layers * kv_heads * head)": (
                         "That is for one sequence. In the same time every sequence gets a token."
                     ),
-                    "sequences * bandwidth / (parameters + context * 4 * layers * key_heads * head)": (
+                    "sequences * bandwidth / (parameters + context * 4 * layers * kv_heads * head)": (
                         "Every sequence has a text of its own: what is kept is read for each of them."
                     ),
-                    "bandwidth / (parameters + context * 4 * layers * key_heads * head)": (
+                    "bandwidth / (parameters + context * 4 * layers * kv_heads * head)": (
                         "The weights are read once in a step, and serve all sequences."
                     ),
-                    "sequences * bandwidth / (2 * parameters + sequences * context * 4 * layers * key_heads * head)": (
+                    "sequences * bandwidth / (2 * parameters + sequences * context * 4 * layers * kv_heads * head)": (
                         "Here a weight has one byte."
                     ),
-                    "(parameters + sequences * context * 4 * layers * key_heads * head) / bandwidth": (
+                    "(parameters + sequences * context * 4 * layers * kv_heads * head) / bandwidth": (
                         "Those are the seconds of a step. How many tokens are written in it?"
                     ),
                 },
@@ -74,13 +74,13 @@ EXERCISE = Exercise(
             for model in (LLAMA_3, LLAMA_2, GEMMA_2)
             for sequences, context, bandwidth in ((1, 2048, V5E), (8, 8192, V5E), (16, 4096, V6E))
         ),
-        why="Llama 2 keeps four times as much as Llama 3.1, which shares heads of keys.",
+        why="Llama 2 keeps four times as much as Llama 3.1, which shares KV heads.",
     ),
     hints=(
         "What is kept is two arrays in each layer. What shape has a token's part of one of them?",
         "The seconds of a step are all bytes that are read, divided by the bandwidth. Which bytes are read once, and "
         "which for each sequence?",
-        "2 * layers * key_heads * head elements, of two bytes. A step reads parameters + sequences * context * kept "
+        "2 * layers * kv_heads * head elements, of two bytes. A step reads parameters + sequences * context * kept "
         "bytes, and writes a token for each sequence.",
     ),
     points=2,

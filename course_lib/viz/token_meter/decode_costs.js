@@ -1,8 +1,8 @@
 // One step of decoding by bandwidth alone, as decode_costs.py computes and says it; the tests compare both. units.js comes
 // before this file, token_meter.js after it.
 
-export function cost({ parameters, layers, key_heads, head }, { sequences, context, weight_bytes, kept_bytes }, { bandwidth, hbm_bytes }) {
-  const weights = parameters * weight_bytes, kept = sequences * context * (2 * layers * key_heads * head * kept_bytes);
+export function cost({ parameters, layers, kv_heads, head }, { sequences, context, weight_bytes, kept_bytes }, { bandwidth, hbm_bytes }) {
+  const weights = parameters * weight_bytes, kept = sequences * context * (2 * layers * kv_heads * head * kept_bytes);
   const weights_s = weights / bandwidth, kept_s = kept / bandwidth, each = 1 / (weights_s + kept_s);
   return { weights, kept, weights_s, kept_s, each, total: sequences * each, free: hbm_bytes - weights - kept };
 }

@@ -9,11 +9,11 @@ from course_lib import text
 
 
 class Model(NamedTuple):
-    """What counts of a model: its parameters, its layers, the heads of keys in each, and the elements of a head."""
+    """What counts of a model: its parameters, its layers, the KV heads in each, and the elements of a head."""
 
     parameters: float
     layers: int
-    key_heads: int
+    kv_heads: int
     head: int
 
 
@@ -48,10 +48,10 @@ class Cost(NamedTuple):
 def cost(model: Model, setting: Setting, memory: Memory) -> Cost:
     """Return what one step reads, and how long that takes by bandwidth alone.
 
-    A step reads every weight once, and of each sequence a key and a value for each token, layer and head of keys.
+    A step reads every weight once, and of each sequence a key and a value for each token, layer and KV head.
     """
     weights = model.parameters * setting.weight_bytes
-    a_token = 2 * model.layers * model.key_heads * model.head * setting.kept_bytes
+    a_token = 2 * model.layers * model.kv_heads * model.head * setting.kept_bytes
     kept = float(setting.sequences * setting.context * a_token)
     weights_s, kept_s = weights / memory.bandwidth, kept / memory.bandwidth
     each = 1 / (weights_s + kept_s)

@@ -10,7 +10,7 @@ function render({ model, el }) {
   const root = rootOf(el, "course-meter");
   make(root, "strong", "course-title", "Tokens per second, by bandwidth alone");
   make(root, "p", "course-about", `A model of ${significant(of.parameters / 1e9, 4)} billion parameters keeps the keys and values of ${count(of.layers)} layers, `
-    + `${count(of.key_heads)} heads of ${count(of.head)} elements.`);
+    + `${count(of.kv_heads)} heads of ${count(of.head)} elements.`);
   const bar = make(root, "div", "course-controls");
   const slider = (label, name, more) => {
     const control = field(bar, label, input("range", { step: 1, ...more }), name), shown = make(control.parentElement, "b");

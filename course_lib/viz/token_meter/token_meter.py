@@ -12,16 +12,16 @@ from course_lib.viz.token_meter.decode_costs import Memory, Model, Setting
 CHIPS = ("v5e", "v6e", "v5p")
 MOST_SEQUENCES, LEAST_CONTEXT, MOST_CONTEXT = 256, 256, 131_072
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1e6, 1e13
-_MOST = {"layers": (1000, 32), "key_heads": (1024, 8), "head": (1024, 128)}  # and what to try instead
+_MOST = {"layers": (1000, 32), "kv_heads": (1024, 8), "head": (1024, 128)}  # and what to try instead
 
 
 def token_meter(
-    parameters: float = 8.03e9, layers: int = 32, key_heads: int = 8, head: int = 128, *, chip: str = "v5e"
+    parameters: float = 8.03e9, layers: int = 32, kv_heads: int = 8, head: int = 128, *, chip: str = "v5e"
 ) -> "TokenMeter":
     """Show how many tokens per second one chip decodes, by bandwidth alone, with sequences and context to change.
 
     A step reads all ``parameters``, a number from 1e6 to 1e13, and for each token of each sequence a key and a value of
-    ``head`` elements, 1 to 1,024, for each of ``key_heads``, 1 to 1,024, in each of ``layers``, 1 to 1,000. The reader
+    ``head`` elements, 1 to 1,024, for each of ``kv_heads``, 1 to 1,024, in each of ``layers``, 1 to 1,000. The reader
     sets the sequences (1 to 256), the context of each (256 to 131,072 tokens), the bytes of a weight and of a kept
     element (1 or 2), and the chip: "v5e", "v6e" or "v5p", all of it, with its bandwidth in bytes/s and its memory in
     bytes. Shown are bytes and milliseconds of a step, tokens per second, and whether it fits. Nothing is compiled or
@@ -32,7 +32,7 @@ def token_meter(
             f"token_meter: parameters={parameters!r} is no number of parameters. It may be a number from "
             f"{FEWEST_PARAMETERS:g} to {MOST_PARAMETERS:g}. Try parameters=8.03e9."
         )
-    for name, size in (("layers", layers), ("key_heads", key_heads), ("head", head)):
+    for name, size in (("layers", layers), ("kv_heads", kv_heads), ("head", head)):
         most, instead = _MOST[name]
         if type(size) is not int or not 1 <= size <= most:
             raise ValueError(
@@ -44,7 +44,7 @@ def token_meter(
             f"token_meter: chip={chip!r} is not among the chips to choose. It may be {', '.join(map(repr, CHIPS))}. "
             "Try chip='v5e'."
         )
-    model = Model(float(parameters), layers, key_heads, head)
+    model = Model(float(parameters), layers, kv_heads, head)
     return TokenMeter(model=model._asdict(), chip=chip, chips={name: _memory(name)._asdict() for name in CHIPS})
 
 
