@@ -1,10 +1,9 @@
 # %% [markdown]
 # # Lesson 14: Paged attention
 #
-# *75 minutes, then 65 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
+# *65 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
 # for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
-# need a TPU; with one, the kernels also run on it. Short of time? Leave out "A model that writes" and "The call of a
-# server": about 60 minutes. This lesson is a draft.*
+# need a TPU; with one, the kernels also run on it. This lesson is a draft.*
 #
 # A language model writes one token at a time. For each token it reads all of its weights, and everything that it has kept
 # of the text so far. How many tokens can one chip write in a second? The bandwidth of its memory gives an answer before
@@ -75,7 +74,7 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 # - keep keys and values in pages, and find them through a table,
 # - tell whether a kernel is limited by the overhead of its steps or by bandwidth,
 # - copy by hand the pages listed in a table, with as many copies in flight as their latency requires,
-# - prepare the arguments with which a server calls this kernel.
+# - keep a ring of copies going from one sequence to the next.
 #
 # ## Why pages
 #
@@ -575,9 +574,9 @@ print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
 print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks in flight")
 
 # %% [markdown]
-# A copy takes longer than its bytes do. So the memory is busy all the time only if other copies
-# are in flight meanwhile. How many? The bytes that arrive at full bandwidth during the time of one copy are that time
-# multiplied by the bandwidth, so that many bytes must be in flight at any moment:
+# A copy takes longer than its bytes do. So the memory is busy all the time only if other copies are in flight meanwhile.
+# How many? The bytes that arrive at full bandwidth during the time of one copy are that time multiplied by the bandwidth,
+# so that many bytes must be in flight at any moment:
 #
 # **bytes in flight = latency x bandwidth**, where the latency is the time from the start of a copy to its end.
 #
@@ -649,11 +648,12 @@ for ax, goes_on in zip(panels, (False, True), strict=True):
         color = f"C{sequences[n]}"
         lane = n % 3 if goes_on else places[n] % 3
         ax.broken_barh([(asked, arrived - asked)], (lane + 1.1, 0.8), color=color, alpha=0.4)
-        ax.broken_barh([(begun, done - begun)], (0.1, 0.8), color=color)
+        ax.broken_barh([(begun, done - begun)], (0.1, 0.8), color=color, ec="w", lw=0.5)
     ax.set(yticks=[0.5, 1.5, 2.5, 3.5], yticklabels=["core", "slot 0", "slot 1", "slot 2"])
     name = "one ring for all sequences" if goes_on else "a ring for each sequence"
     ax.set_title(f"{name}: {events[-1][-1]:,.0f} cycles, predicted (model)")
     ax.grid(axis="y", visible=False)
+print(f"{rings[3].cycles:,} cycles with a ring for each sequence, predicted (compiler)")
 panels[1].set_xlabel("cycles; a color for each sequence; pale: copies; dark: the core at work")
 viz.plot_picture(
     fig,
@@ -705,12 +705,102 @@ for name in ("16 pages a step", "by hand, 3 slots"):
 # nothing. What is left of the difference has other causes. For ragged sequences, which are the ordinary case, copies by
 # hand are ahead. The library's kernel is the fastest in both, and comes within a third of the bytes of the ragged ones.
 #
-# ## A model that writes
+# ## How fast does it write?
 #
-# Does it write the right words? Below is a model of two layers with random weights. It decodes two sequences with the
-# kernel, in pages that begin as NaN. Beside it the same model keeps an array with room for the longest sequence, and
-# uses plain softmax. `keep` puts the newest token's keys and values where they belong: in pages, that is page
-# `length // PAGE` of its row, at place `length % PAGE`.
+# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then runs
+# 32 layers of attention. For the weights we need no kernel, because XLA's matmuls read them at full bandwidth, as the
+# compiler predicts for one of them:
+
+# %%
+of_an_mlp = jax.ShapeDtypeStruct((HIDDEN, MIDDLE), jnp.int8)
+eight_rows = jax.ShapeDtypeStruct((8, HIDDEN), jnp.bfloat16)
+report = compiler.compile_tpu(lambda x, w: x @ w.astype(x.dtype), eight_rows, of_an_mlp)
+us = of_an_mlp.size / v5e.hbm_bandwidth * 1e6
+print(
+    f"a matmul with one matrix: {report.seconds * 1e6:.1f} us, its bytes alone {us:.1f} us"
+)
+
+# %% [markdown]
+# For the cache, the next cell assumes that a kernel takes as many times as long as its bytes as it did for `even`.
+# **Predict** the tokens per second with the first kernel and with the library's.
+
+# %% tags=["predict"]
+of_weights, of_cache = step_seconds(8, 8192)
+print(f"bound: {8 / (of_weights + of_cache):.0f} tokens/s")
+steps = {name: of_weights + factor * of_cache for name, factor in times.items()}
+for name, step in steps.items():
+    share = (step - of_weights) / step
+    print(f"{name:16} {8 / step:4.0f} tokens/s, attention is {share:3.0%} of a step")
+
+plt.rcParams.update(viz.PLOT_STYLE)
+fig, ax = plt.subplots(figsize=(7, 2.8))
+for row, (name, step) in enumerate(steps.items()):
+    ends = 1e3 * np.array([0, of_weights, of_weights + of_cache, step])
+    labels = "bytes of the weights", "bytes of the cache", "what the kernel adds"
+    for n, label in enumerate(labels):
+        width = ends[n + 1] - ends[n]
+        ax.barh(row, width, left=ends[n], color=f"C{n}", label=None if row else label)
+    ax.text(ends[-1], row, f" {8 / step:.0f} tokens/s", va="center")
+ax.set_yticks(range(len(steps)), steps)
+ax.set(xlabel="ms a step, predicted", xlim=(0, 1.15 * 1e3 * max(steps.values())))
+ax.invert_yaxis()
+ax.legend(loc="lower right")
+ax.grid(axis="y", visible=False)
+viz.plot_picture(
+    fig,
+    "Of a step with the first kernel most is what that kernel adds to the time of the bytes. With the library's, the "
+    "bytes of weights and cache are nearly all of it.",
+)
+
+# %% [markdown]
+# ## The guess
+#
+# The first kernel takes eight times as long as its bytes, and no single unit is to blame for it. A page of 16 tokens is
+# too little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before,
+# and units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
+# most of what is left. But a grid gives each sequence as many steps as the longest needs. Copies by hand stop where a
+# sequence stops, and what they wait for is latency: it takes two to three blocks in flight to keep the memory busy, and
+# at the start of each sequence there are none, unless the kernel asks for them while it still computes the sequence
+# before.
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A model has 24 layers and 4 KV heads of 128 elements, in bfloat16. How many bytes does it keep for each
+# token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
+#
+# <details><summary>2. Why does a larger batch write more tokens in a second, and why does that come to an end?</summary>
+# The weights are read once for the whole batch. What is kept is read for each sequence, so once it takes longer than the
+# weights, further sequences add nearly as much time as tokens.</details>
+#
+# <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same. What did it
+# forget?</summary> To clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
+#
+# <details><summary>4. Pages of 32 KiB arrive 1,200 cycles after they were asked for, and the memory delivers 546 bytes a cycle.
+# How many have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
+#
+# <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough slots. Where do
+# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks
+# before this one is finished.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read
+# only once a prompt that many sequences share.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### A model that writes
+#
+# Does a model write the right words with these kernels? Below is one of two layers with random weights. It decodes two
+# sequences with the kernel, in pages that begin as NaN. Beside it the same model keeps an array with room for the longest
+# sequence, and uses plain softmax. `keep` puts the newest token's keys and values where they belong: in pages, that is
+# page `length // PAGE` of its row, at place `length % PAGE`.
 
 
 # %%
@@ -790,7 +880,7 @@ print("the same words:", (by_kernel == by_softmax).all())
 # All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one
 # is full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
 #
-# ## The call of a server
+# ### The call of a server
 #
 # Servers have an interface for this kernel, and a step of a server is not only decoding: while some sequences write,
 # others begin with a prompt, all of whose tokens ask at once. vLLM calls `ragged_paged_attention` with both in one batch,
@@ -840,76 +930,6 @@ for row in (0, 6, 7, 8):
 # page_indices, pages_per_compute_block=...)`, with keys and values in two arrays. `pages_per_compute_block` is the
 # `count` of this lesson: it changes the time, and not the result. The library's function of that name ignores both it
 # and `megacore_mode`, which says how chips with two cores divide the work.
-#
-# ## How fast does it write?
-#
-# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then runs
-# 32 layers of attention. For the weights we need no kernel, because XLA's matmuls read them at full bandwidth, as the
-# compiler predicts for one of them:
-
-# %%
-of_an_mlp = jax.ShapeDtypeStruct((HIDDEN, MIDDLE), jnp.int8)
-eight_rows = jax.ShapeDtypeStruct((8, HIDDEN), jnp.bfloat16)
-report = compiler.compile_tpu(lambda x, w: x @ w.astype(x.dtype), eight_rows, of_an_mlp)
-us = of_an_mlp.size / v5e.hbm_bandwidth * 1e6
-print(
-    f"a matmul with one matrix: {report.seconds * 1e6:.1f} us, its bytes alone {us:.1f} us"
-)
-
-# %% [markdown]
-# For the cache, the next cell assumes that a kernel takes as many times as long as its bytes as it did for `even`.
-# **Predict** the tokens per second with the first kernel and with the library's.
-
-# %% tags=["predict"]
-of_weights, of_cache = step_seconds(8, 8192)
-print(f"bound: {8 / (of_weights + of_cache):.0f} tokens/s")
-for name, factor in times.items():
-    step = of_weights + factor * of_cache
-    share = factor * of_cache / step
-    print(f"{name:16} {8 / step:4.0f} tokens/s, attention is {share:3.0%} of a step")
-
-# %% [markdown]
-# ## The guess
-#
-# The first kernel takes eight times as long as its bytes, and no single unit is to blame for it. A page of 16 tokens is
-# too little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before,
-# and units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
-# most of what is left. But a grid gives each sequence as many steps as the longest needs. Copies by hand stop where a
-# sequence stops, and what they wait for is latency: it takes two to three blocks in flight to keep the memory busy, and
-# at the start of each sequence there are none, unless the kernel asks for them while it still computes the sequence
-# before.
-
-# %% [markdown]
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A model has 24 layers and 4 KV heads of 128 elements, in bfloat16. How many bytes does it keep for each
-# token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
-#
-# <details><summary>2. Why does a larger batch write more tokens in a second, and why does that come to an end?</summary>
-# The weights are read once for the whole batch. What is kept is read for each sequence, so once it takes longer than the
-# weights, further sequences add nearly as much time as tokens.</details>
-#
-# <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same. What did it
-# forget?</summary> To clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
-#
-# <details><summary>4. Pages of 32 KiB arrive 1,200 cycles after they were asked for, and the memory delivers 546 bytes a cycle.
-# How many have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
-#
-# <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough slots. Where do
-# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks
-# before this one is finished.</details>
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read
-# only once a prompt that many sequences share.
-#
-# ## Further
-#
-# No exercise needs what follows.
 #
 # ### Pages of bytes
 #

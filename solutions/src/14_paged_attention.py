@@ -4,8 +4,9 @@
 # You compute a bound, follow a table, write three kernels, repair one, and prepare the call of a server. Nothing here
 # needs a TPU.
 #
-# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 65 minutes. Short of time? Do 14.3 and
-# 14.4. Want more? 14.9 and 14.10, 60 minutes, begin with an empty cell.
+# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 60 minutes. Short of time? Do 14.3 and
+# 14.4. Want more? 14.8, 14.9 and 14.10, 65 minutes: 14.8 needs "The call of a server" in the lesson's *Further*, and the
+# other two begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -277,12 +278,12 @@ checks.check("14.5", in_flight)
 #
 # *Difficulty 3 of 5. 10 minutes, 12 lines.*
 #
-# `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel copies by
-# hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M, 256], which
-# lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make no copy for
-# pages that do not exist. Past the last page of a sequence write zeros; there the table may hold any number. `sem` is
-# one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000 cycles
-# (predicted (compiler)); with one page at a time it would be some 40,000.
+# `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel
+# copies by hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M,
+# 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make
+# no copy for pages that do not exist. Past the last page of a sequence write zeros; there the table may hold any number.
+# `sem` is one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000
+# cycles (predicted (compiler)); with one page at a time it would be some 40,000.
 
 
 # %% answer="14.6"
@@ -330,8 +331,8 @@ checks.check("14.6", fetched)
 #
 # *Difficulty 3 of 5. 10 minutes, 4 lines.*
 #
-# `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages. Three lines are
-# wrong. One reads a table that is not this sequence's, one loses a page, and one asks for a page too early: it
+# `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages. Three
+# lines are wrong. One reads a table that is not this sequence's, one loses a page, and one asks for a page too early: it
 # arrives in a slot that is still being read. Find and fix them. Rows past the last token of a sequence may be NaN.
 
 
@@ -412,7 +413,7 @@ checks.check("14.7", summed)
 # %% [markdown]
 # ## 14.8 The call of a server
 #
-# *Difficulty 2 of 5. 5 minutes, 4 lines.*
+# *Difficulty 2 of 5. 5 minutes, 4 lines. Further.*
 #
 # A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
 # room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
@@ -449,7 +450,8 @@ checks.check("14.8", call)
 #
 # With 8 KV heads, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
 # 512, 30, 380 and 336 tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their
-# bytes. A ring that starts anew with each sequence is too slow for that.
+# bytes. A ring for each sequence is too slow for that: let one ring go on from sequence to sequence ("A ring that goes on").
+# `jnp.repeat` needs `total_repeat_length` if its lengths are not known when JAX traces.
 
 
 # %% answer="14.9"
