@@ -623,13 +623,13 @@ print("place   ", places)
 # above: the time of a copy, and the cycles of the core for each block. **Look for** the gaps in the lane of the core.
 
 
-# %%
+# %% tags=["folded"]
 def timeline(goes_on, slots=3):
     """Return when each block is asked for, arrives, is begun and done, by a model of the ring."""
     clock, channel, free, events = 0.0, 0.0, [0.0] * slots, []
     latency = wait - block_bytes / bytes_a_cycle
     work = (rings[4].cycles - rings[4].time_split["DMA wait"]) / blocks
-    for n, (b, place) in enumerate(zip(sequences, places, strict=True)):
+    for b, place in zip(sequences, places, strict=True):
         if place == 0 and not goes_on:
             free = [clock] * slots
         here = min(-(-ragged[2][b] // PAGE) - 8 * place, 8) / 8  # how full the block is
@@ -647,18 +647,23 @@ for ax, goes_on in zip(panels, (False, True), strict=True):
     for n, (asked, arrived, begun, done) in enumerate(events):
         color = f"C{sequences[n]}"
         lane = n % 3 if goes_on else places[n] % 3
-        ax.broken_barh([(asked, arrived - asked)], (lane + 1.1, 0.8), color=color, alpha=0.4)
+        ax.broken_barh(
+            [(asked, arrived - asked)], (lane + 1.1, 0.8), color=color, alpha=0.4
+        )
         ax.broken_barh([(begun, done - begun)], (0.1, 0.8), color=color, ec="w", lw=0.5)
     ax.set(yticks=[0.5, 1.5, 2.5, 3.5], yticklabels=["core", "slot 0", "slot 1", "slot 2"])
     name = "one ring for all sequences" if goes_on else "a ring for each sequence"
     ax.set_title(f"{name}: {events[-1][-1]:,.0f} cycles, predicted (model)")
     ax.grid(axis="y", visible=False)
 print(f"{rings[3].cycles:,} cycles with a ring for each sequence, predicted (compiler)")
-panels[1].set_xlabel("cycles; a color for each sequence; pale: copies; dark: the core at work")
+panels[1].set_xlabel(
+    "cycles; a color for each sequence; pale: copies; dark: the core at work"
+)
 viz.plot_picture(
     fig,
-    "With a ring for each sequence the core waits at the beginning of each of the four sequences, for the whole time "
-    "of a copy. With one ring for all sequences it waits so only at the beginning of the first.",
+    "With a ring for each sequence the core waits at the beginning of each of the four "
+    "sequences, for the whole time of a copy. With one ring for all sequences it waits so "
+    "only at the beginning of the first.",
 )
 
 # %% [markdown]
@@ -732,9 +737,13 @@ for name, step in steps.items():
     share = (step - of_weights) / step
     print(f"{name:16} {8 / step:4.0f} tokens/s, attention is {share:3.0%} of a step")
 
+# %% [markdown]
+# The same as a picture, in which each bar is one step:
+
+# %% tags=["folded"]
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, ax = plt.subplots(figsize=(7, 2.8))
-for row, (name, step) in enumerate(steps.items()):
+for row, step in enumerate(steps.values()):
     ends = 1e3 * np.array([0, of_weights, of_weights + of_cache, step])
     labels = "bytes of the weights", "bytes of the cache", "what the kernel adds"
     for n, label in enumerate(labels):
@@ -748,8 +757,8 @@ ax.legend(loc="lower right")
 ax.grid(axis="y", visible=False)
 viz.plot_picture(
     fig,
-    "Of a step with the first kernel most is what that kernel adds to the time of the bytes. With the library's, the "
-    "bytes of weights and cache are nearly all of it.",
+    "Most of a step with the first kernel is what that kernel adds to the time of the bytes. "
+    "With the library's kernel, the bytes of weights and cache are nearly all of the step.",
 )
 
 # %% [markdown]
@@ -793,7 +802,7 @@ viz.plot_picture(
 #
 # ## Further
 #
-# No exercise needs what follows.
+# Of the exercises only 14.8 needs a part of what follows, "The call of a server".
 #
 # ### A model that writes
 #
@@ -910,9 +919,7 @@ print("cu_q_lens", cu_q_lens)
 table = table_of(kv_lens)
 keys = jax.random.split(jax.random.key(4), 2)
 q = jax.random.normal(keys[0], (cu_q_lens[-1], 4, D))
-kv_pages = jax.random.normal(
-    keys[1], (table.max() + 1, PAGE, 2 * 2, D)
-)  # two KV heads
+kv_pages = jax.random.normal(keys[1], (table.max() + 1, PAGE, 2 * 2, D))  # two KV heads
 o = paged_attention_wrappers.ragged_paged_attention(
     q, kv_pages, *map(jnp.int32, (kv_lens, table, cu_q_lens, [3])), sm_scale=D**-0.5
 )
