@@ -10,8 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from shapes import words_on_words
-from viz_samples import BLOCKS, SCORES, boxes, overflowing, parsed, words
+from viz_samples import BLOCKS, SCORES, boxes, is_legible, parsed, words
 
 from course_lib import chips, viz
 from course_lib.viz.choices.attention_costs import LENGTHS, Layer, fused, turn, unfused
@@ -20,11 +19,6 @@ from course_lib.viz.common import draw
 from course_lib.viz.softmax_stepper.softmax_steps import ended, figure, plain, result, said, score_words, steps
 
 INF = math.inf
-
-
-def is_legible(svg: str) -> bool:
-    """Whether a picture is whole, and its words stay in it and apart."""
-    return parsed(svg) is not None and overflowing(svg) == [] == words_on_words(svg)
 
 
 # Online softmax

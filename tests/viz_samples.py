@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from shapes import words_on_words
 
 from course_lib import errors, viz
 from course_lib.compiler.report import Bundle, Extrapolation, Op, Report
@@ -115,8 +116,14 @@ SCORES = [2, 1, 0.5, -1, 5, 1, 1, 2, 3, -1, 4, 0.25]  # of one query; the maximu
 # Six sequences share a pool, a seventh waits; in reserved pieces only three would fit. As in lesson 14.
 REQUESTS = [(0, 40, 24), (1, 70, 30), (2, 20, 12), (3, 50, 20), (5, 10, 60), (8, 60, 18), (16, 90, 12)]
 PAGED = dict(requests=REQUESTS, room=24, page=16, reserve=128)
+EXPERTS = {"even": [512] * 8, "40 % to one": [300, 1638, 400, 351, 380, 326, 351, 350]}
 BLOCKS = dict(queries=1024, keys=1024, bq=128, bk=128, causal=True, window=300, segments=[200, 500, 324])
 EXTRAPOLATION = Extrapolation(steps=512, small=(32, 79_928), large=(64, 156_074))
+
+
+def is_legible(svg: str) -> bool:
+    """Whether a picture is whole, and its words stay in it and apart."""
+    return parsed(svg) is not None and overflowing(svg) == [] == words_on_words(svg)
 
 
 def _bundle(op: str, n: int, loop: range, full: range) -> Bundle:

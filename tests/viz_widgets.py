@@ -7,7 +7,7 @@ from bundle_samples import code, viewer
 from flow_samples import GELU, SOFTMAX
 from player_samples import SAMPLES
 from sample_kernels import array, matmul
-from viz_samples import BLOCKS, DENSE, PAGED, SCORES, by_density
+from viz_samples import BLOCKS, DENSE, EXPERTS, PAGED, SCORES, by_density
 
 from course_lib import compiler, viz
 from course_lib.viz.common.widget import Widget
@@ -44,6 +44,7 @@ PRICES, SLIDER, SMALLER = compiler.op_prices(), ".course-slider", [[8, 512], *[[
 UNROLLED = {1: code(), 2: code(length=58)}
 WIDGETS = {
     "attention_roof": Kind(viz.attention_roof, "course-pick", "input:checked", "ArrowRight", "at", [0, 1]),
+    "expert_map": Kind(lambda: viz.expert_map(EXPERTS), "course-pick", "input:checked", "ArrowRight", "at", [1, 2]),
     "block_map": Kind(lambda: viz.block_map(**BLOCKS), "course-pick", "input:checked", "ArrowLeft", "at", [0, 1]),
     "bundle_viewer": Kind(viewer, "course-bundles", "[role=grid]", "ArrowDown", "row", 45),
     "cost_bars": Kind(lambda: viz.cost_bars(PRICES, all_rows=True), "course-costs", "select", "ArrowDown", "column",

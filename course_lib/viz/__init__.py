@@ -8,6 +8,7 @@ from course_lib.viz.choices.block_map import block_map
 from course_lib.viz.choices.choices import Choices
 from course_lib.viz.choices.density_data import Sparse
 from course_lib.viz.choices.density_dial import density_dial
+from course_lib.viz.choices.expert_map import expert_map
 from course_lib.viz.choices.mask_painter import mask_painter
 from course_lib.viz.common.picture import Picture
 from course_lib.viz.cost_bars.cost_bars import CostBars, cost_bars
@@ -64,6 +65,7 @@ __all__ = [
     "core_picture",
     "cost_bars",
     "density_dial",
+    "expert_map",
     "gradient_flow",
     "grid_player",
     "mask_painter",
