@@ -1,47 +1,668 @@
 # %% [markdown]
 # # Lesson 15: Grouped matmul
 #
-# *10 minutes, then 5 for the exercises. You need lesson 1. A TPU adds one thing: the kernel runs on it.*
+# *60 minutes, then 52 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 4
+# for the order of a grid, lesson 7 for the tiles of a matmul, and lesson 12 for prefetched lists. You do not need a TPU;
+# with one, the kernels also run on it.*
 #
 # *This lesson is a draft.*
 #
-# What is there to wonder at? Say it here, in something that runs within a minute, and ask for a guess.
-#
-# After this lesson you can
-# - double every number of an array in a kernel.
+# Many language models are mixtures of experts. Such a model has several MLPs in each layer, and a small router picks one
+# of them for every token. A token costs no more than in a model with a single MLP, although the layer has many times the
+# weights. But nobody knows before the program runs how many tokens each expert will get. Run the next three cells. They
+# draw the decisions of a router for 4,096 tokens and 8 experts, one of which is popular, and count what these decisions
+# cost.
 
 # %%
 # FIRST CELL
 
 # %%
+import functools
+
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, cost, datasets, grid, judges, viz
+from course_lib.kernels import grouped, grouped_swiglu
+
+ROWS, K, N, EXPERTS = 4096, 1024, 1024, 8  # tokens; elements of a token before and after
+v5e = chips.chip("v5e")
+
+share = np.array([7, 40, 10, 9, 8, 8, 9, 9]) / 100
+expert = np.random.default_rng(0).choice(EXPERTS, size=ROWS, p=share)
+popular = np.bincount(expert, minlength=EXPERTS)
+print("tokens of each expert:", popular)
+
+# %%
+a_row = 2 * K * N  # FLOPs
+padded = EXPERTS * popular.max()
+print(f"{ROWS:6,} rows: {ROWS * a_row / 1e9:6.1f} GFLOP")
+print(
+    f"{padded:6,} rows: {padded * a_row / 1e9:6.1f} GFLOP, if all have the room of the largest"
+)
+
+# %%
+matrix = jax.ShapeDtypeStruct((K, N), jnp.bfloat16)
+
+
+def dense_us(rows):
+    """Return the predicted time in us of a matmul of so many rows with one matrix, by XLA."""
+    x = jax.ShapeDtypeStruct((rows, K), jnp.bfloat16)
+    return compiler.compile_tpu(jnp.matmul, x, matrix).seconds * 1e6
+
+
+dense = dense_us(ROWS)
+print(f"one matrix for all rows:        {dense:5.1f} us, predicted (compiler)")
+print(f"eight with room for the largest: {EXPERTS * dense_us(popular.max()):5.1f} us")
 
 # %% [markdown]
-# ## A kernel that doubles
+# The shapes of arrays have to be known when a program is compiled, so the usual way out is to reserve room: every expert
+# computes as many rows as the most popular one has, and most of them are padding. Less room is an option as well, but
+# then tokens that find no room are dropped, which changes the result.
 #
-# Question, something that runs, picture, rule, proof: one idea a cell. Write down what the next cell prints, then run it.
+# A kernel can do better, because it may read the number of rows while it runs. **Write down a guess:** how long does a
+# kernel take that multiplies each token with the matrix of its own expert only, if it has no padding? And what keeps it
+# from the time that one matrix for all rows takes?
+#
+# After this lesson you can
+# - turn the sizes of groups into a list of tiles and groups that a grid walks along,
+# - write a kernel in which several groups share a tile, and say why their visits must follow one another,
+# - predict from the sizes what the borders between groups cost, and choose a tile by it,
+# - compute the gradient of the matrices, also for groups without rows.
+#
+# ## Rows sorted by expert
+#
+# If the rows of each expert lie side by side, an expert's work is an ordinary matmul. So the rows are sorted by expert
+# first, and the results are put back in the order of the tokens in the end.
+#
+# > **mixture of experts**: a layer with several MLPs, of which each token uses one or a few.
+# >
+# > **router**: picks the experts of a token.
+# >
+# > **group**: rows side by side that are multiplied with the same matrix.
+# >
+# > **grouped matmul**: multiplies the rows of each group with a matrix of its own.
 
 
 # %%
-def double_kernel(x_ref, o_ref):
-    o_ref[...] = 2 * x_ref[...]
+def by_expert(x, expert, experts):
+    """Return the rows sorted by expert, how many each expert has, and the order."""
+    order = jnp.argsort(expert)  # stable: rows of one expert keep their order
+    return x[order], jnp.bincount(expert, length=experts), order
 
 
-def double(x):
-    return pl.pallas_call(double_kernel, out_shape=x)(x)
-
-
-print(jax.jit(double)(jnp.arange(8.0)))
+tokens = jnp.array([[10.0], [11.0], [12.0], [13.0], [14.0], [15.0]])
+rows, sizes, order = by_expert(tokens, jnp.array([2, 0, 2, 3, 0, 2]), experts=4)
+print("rows ", rows[:, 0])
+print("sizes", sizes)
+print("back ", jnp.zeros_like(rows).at[order].set(rows)[:, 0])
 
 # %% [markdown]
-# ## Do you remember?
+# The sizes say it all: the first two rows belong to expert 0, none to expert 1, the next three to expert 2, and the last
+# one to expert 3. From now on rows are sorted, and the function to compute is `jax.lax.ragged_dot(x, w, sizes)`. Our
+# reference computes it by giving each row its own copy of a matrix, which is simple, slow, and fine for small arrays.
+
+
+# %%
+def plain(x, w, sizes):
+    """Return x[i] @ w[e] for each row i, where e is its group."""
+    group = jnp.repeat(jnp.arange(len(w)), sizes, total_repeat_length=len(x))
+    o = jnp.einsum("tk,tkn->tn", x, w[group], preferred_element_type=jnp.float32)
+    return o.astype(x.dtype)
+
+
+def drawn(sizes, k=128, n=128):
+    """Return random rows and matrices in bfloat16."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    x = jax.random.normal(keys[0], (int(np.sum(sizes)), k), jnp.bfloat16)
+    w = jax.random.normal(keys[1], (len(sizes), k, n), jnp.bfloat16)
+    return x, w
+
+
+sizes = jnp.array([5, 0, 11, 4, 12])
+x, w = drawn(sizes)
+off = abs(plain(x, w, sizes) - jax.lax.ragged_dot(x, w, sizes)).max()
+print("differs from jax.lax.ragged_dot by", off)
+
+# %% [markdown]
+# ## When groups end where tiles end
 #
-# 1. Which ref does the kernel write to?
+# Suppose first that every group has a multiple of 128 rows. Then each tile of 128 rows belongs to one expert, and the
+# kernel is the one of lesson 7. It only has to know which matrix comes with tile v. That is a list of integers, one for
+# each tile, and the index map of w looks the number up (lesson 12). All of K and N is one block here. A wider N would get
+# an axis of its own, outside the one that walks along the tiles.
+
+
+# %%
+def dot(x, w):
+    return jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+
+def tiles_kernel(group_ref, x_ref, w_ref, o_ref):
+    o_ref[...] = dot(x_ref[...], w_ref[...]).astype(o_ref.dtype)
+
+
+def by_tiles(x, w, group, tile):
+    """Return the grouped matmul if tile v has only rows of group[v]."""
+    (rows, k), (_, _, n) = x.shape, w.shape
+    return pl.pallas_call(
+        tiles_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(rows // tile,),
+            in_specs=[
+                pl.BlockSpec((tile, k), lambda v, group: (v, 0)),
+                pl.BlockSpec((None, k, n), lambda v, group: (group[v], 0, 0)),
+            ],
+            out_specs=pl.BlockSpec((tile, n), lambda v, group: (v, 0)),
+        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
+    )(group, x, w)
+
+
+def verdict_on(fn, reference, *args):
+    """Return the verdict of the first judge that refuses."""
+    verdicts = judges.judge(fn, reference, *args, simulate=False)
+    refused = [v for v in verdicts if v.passed is False]
+    return refused[0] if refused else "no judge refuses it"
+
+
+def plain_by_tiles(x, w, group, tile=16):
+    return plain(x, w, tile * jnp.bincount(group, length=len(w)))
+
+
+x, w = drawn([32, 0, 16, 48])
+group = jnp.array([0, 0, 2, 3, 3, 3], jnp.int32)
+print(verdict_on(functools.partial(by_tiles, tile=16), plain_by_tiles, x, w, group))
+
+# %% [markdown]
+# **Predict** for eight groups of 512 rows, in tiles of 128: how often is a matrix copied into VMEM? Then guess which of
+# the three tiles is the fastest.
+
+# %% tags=["predict"]
+x = jax.ShapeDtypeStruct((ROWS, K), jnp.bfloat16)
+w = jax.ShapeDtypeStruct((EXPERTS, K, N), jnp.bfloat16)
+
+
+def of_tiles(tile):
+    return np.repeat(np.arange(EXPERTS), 512 // tile).astype(np.int32)
+
+
+walked = grid.walk(functools.partial(by_tiles, tile=128), x, w, of_tiles(128))
+copies = next(row.copies for row in cost.traffic(walked) if row.name == "w_ref")
+print(f"{len(of_tiles(128))} steps, {copies} copies of a matrix")
+for tile in (128, 256, 512):
+    report = compiler.compile_tpu(
+        functools.partial(by_tiles, tile=tile), x, w, of_tiles(tile)
+    )
+    print(f"tiles of {tile}: {report.seconds * 1e6:5.1f} us")
+print(f"one matrix for all rows: {dense:5.1f} us")
+
+# %% [markdown]
+# A matrix is copied once for each group, however many tiles the group has, because the copy is skipped while the index
+# stays the same. And the larger the tile, the faster the kernel, as in lesson 7. With tiles of 512 rows, eight matrices
+# take hardly longer than one. So it is not the number of matrices that makes a grouped matmul slow.
 #
-# <details><summary>Answer</summary>The last one, <code>o_ref</code>: outputs stand after the inputs.</details>
+# ## A tile with two experts
+#
+# Real groups end anywhere. Then some tiles hold rows of several experts, and have to be multiplied with the matrix of
+# each. So the grid no longer walks along tiles. It walks along *visits*: every tile, once for each expert that has rows
+# in it.
+#
+# > **visit**: a tile and a group that has rows in it.
+#
+# **Predict:** groups of 5, 0, 11, 4 and 12 rows, tiles of 8 rows. Write the list of visits, as pairs of tile and group.
+
+
+# %% tags=["predict"]
+def visits_of(sizes, tile):
+    """Return the group and the tile of each visit, and where each group begins and ends."""
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    found = [
+        (e, t)
+        for e, size in enumerate(sizes)
+        if size > 0
+        for t in range(bounds[e] // tile, -(-bounds[e + 1] // tile))
+    ]
+    group, tiles = np.array(found).T
+    return [a.astype(np.int32) for a in (group, tiles, bounds)]
+
+
+sizes = np.array([5, 0, 11, 4, 12])
+group, tiles, bounds = visits_of(sizes, 8)
+print("tile ", tiles)
+print("group", group)
+print("rows of group e: bounds[e] to bounds[e + 1], bounds =", bounds)
+
+# %% [markdown]
+# There are six visits for four tiles. The group without rows has none. Both lists only go up, so the visits of one tile
+# follow each other, and so do those of one group.
+#
+# Play with the sizes of the opening, and others. **Look for** the tile that multiplies the fewest rows. Is it the same
+# for "even" and for "nearly even"?
+
+# %%
+spread = {
+    "even": [512] * 8,
+    "nearly even": [500, 530, 490, 520, 515, 505, 525, 511],
+    "popular": popular.tolist(),
+    "80 % to one": [100, 3277, 150, 119, 130, 100, 120, 100],
+    "all to one": [0, 0, 4096, 0, 0, 0, 0, 0],
+}
+viz.expert_map(spread, at=(2, 1))
+
+# %% [markdown]
+# Groups of 512 rows fit into every tile. Move their borders by a few rows, and tiles of 512 are visited twice, all but
+# the first, so nearly twice as many rows are multiplied as there are. Smaller tiles waste less, because at a border only
+# one tile is multiplied twice, however large it is. Padding depends on the largest group alone, visits on the number of
+# borders.
+#
+# ## Two visits to one block
+#
+# A kernel for visits needs both lists: the index map of w reads the group, and those of x and of the result read the
+# tile. Here is a first attempt. **Predict:** which rows of the result are wrong?
+
+
+# %% tags=["predict"]
+def by_visits(kernel, x, w, lists, tile):
+    """Run a kernel on visits; the lists are those of visits_of, and possibly more."""
+    (rows, k), (_, _, n) = x.shape, w.shape
+
+    def of_tile(v, group, tiles, *_):
+        return tiles[v], 0
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(lists),
+            grid=lists[0].shape,
+            in_specs=[
+                pl.BlockSpec((tile, k), of_tile),
+                pl.BlockSpec((None, k, n), lambda v, group, *_: (group[v], 0, 0)),
+            ],
+            out_specs=pl.BlockSpec((tile, n), of_tile),
+        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
+    )(*lists, x, w)
+
+
+def first_kernel(group_ref, tile_ref, bounds_ref, x_ref, w_ref, o_ref):
+    o_ref[...] = dot(x_ref[...], w_ref[...]).astype(o_ref.dtype)
+
+
+def first_attempt(x, w, *lists):
+    return by_visits(first_kernel, x, w, lists, tile=16)
+
+
+def of_bounds(x, w, group, tiles, bounds):
+    return plain(x, w, jnp.diff(bounds))
+
+
+sizes = np.array([10, 0, 22, 8, 24])
+small = *drawn(sizes), *map(jnp.array, visits_of(sizes, 16))
+print(verdict_on(first_attempt, of_bounds, *small))
+
+# %% [markdown]
+# Each visit overwrites the whole tile, so a tile keeps the rows of its last visit, and those of the groups before are
+# wrong. A visit may write only the rows of its own group:
+
+
+# %%
+def rows_of(v, group_ref, tile_ref, bounds_ref, shape):
+    """Return which rows of the tile of visit v belong to its group, in the shape of a block."""
+    e, tile = group_ref[v], shape[0]
+    row = tile_ref[v] * tile + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+    return (row >= bounds_ref[e]) & (row < bounds_ref[e + 1])
+
+
+def masked_kernel(group_ref, tile_ref, bounds_ref, x_ref, w_ref, o_ref):
+    mine = rows_of(pl.program_id(0), group_ref, tile_ref, bounds_ref, o_ref.shape)
+    o = dot(x_ref[...], w_ref[...]).astype(o_ref.dtype)
+    o_ref[...] = jnp.where(mine, o, o_ref[...])
+
+
+def masked(x, w, *lists, tile=16):
+    return by_visits(masked_kernel, x, w, lists, tile)
+
+
+print(verdict_on(masked, of_bounds, *small))
+
+# %% [markdown]
+# The kernel reads its output block and writes it again. That is allowed, because the visits of a tile follow one another:
+# the block stays in VMEM between them (lesson 4), and each visit finds what the one before has written. At the first
+# visit of a tile the other rows are garbage, but each row belongs to a group, so each is written before the block leaves.
+#
+# What if the visits of a tile did not follow one another? **Predict** the verdict if the same visits come in the order of
+# the groups' sizes, the largest group first.
+
+# %% tags=["predict"]
+order = np.argsort(-sizes[np.asarray(small[2])], kind="stable")
+shuffled = *small[:2], small[2][order], small[3][order], small[4]
+print(verdict_on(masked, of_bounds, *shuffled))
+
+# %% [markdown]
+# ## As many steps as visits?
+#
+# There is a problem left. The number of visits depends on the sizes, which are data, and a grid usually has a fixed size.
+# But the number has an upper limit: each tile has one visit, and a group that begins inside a tile adds one. That are at
+# most `tiles + experts - 1` visits. So the list gets that length, and a further number says how many visits count. Those
+# past the end repeat the last one. Then no index changes, and nothing is copied for them. (Lesson 12's dynamic grid is
+# the other way.)
+#
+# **Predict:** for eight groups of 512 rows and tiles of 512 there are 8 visits and 15 steps. How long do the seven steps
+# take that have nothing to do, if the kernel does the matmul again, and how long if it skips it?
+
+
+# %% tags=["predict"]
+def padded_visits_of(sizes, tile):
+    """Return the lists of visits_of, padded with the last visit, and how many visits count."""
+    group, tiles, bounds = visits_of(sizes, tile)
+    more = bounds[-1] // tile + len(sizes) - 1 - len(group)
+    group, tiles = (np.pad(a, (0, more), mode="edge") for a in (group, tiles))
+    return group, tiles, bounds, np.array([len(tiles) - more], np.int32)
+
+
+def repeating_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
+    masked_kernel(group_ref, tile_ref, bounds_ref, x_ref, w_ref, o_ref)
+
+
+def skipping_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
+    @pl.when(pl.program_id(0) < count_ref[0])
+    def visit():
+        masked_kernel(group_ref, tile_ref, bounds_ref, x_ref, w_ref, o_ref)
+
+
+def predicted(kernel, sizes, tile):
+    """Return the compiler's report on a kernel of visits, for the arrays of the opening."""
+    lists = padded_visits_of(np.array(sizes), tile)
+    return compiler.compile_tpu(
+        lambda x, w, *lists: by_visits(kernel, x, w, lists, tile), x, w, *lists
+    )
+
+
+x = jax.ShapeDtypeStruct((ROWS, K), jnp.bfloat16)
+w = jax.ShapeDtypeStruct((EXPERTS, K, N), jnp.bfloat16)
+for kernel in (repeating_kernel, skipping_kernel):
+    report = predicted(kernel, spread["even"], 512)
+    print(f"{kernel.__name__:16} {report.seconds * 1e6:5.1f} us, {report.steps} steps")
+print(f"{'by_tiles':16} {dense:5.1f} us, one matrix for all rows")
+
+# %% [markdown]
+# A step that does nothing costs little, and a step that repeats a matmul costs as much as any other.
+#
+# ## What does a border cost?
+#
+# Now the sizes of the opening, and the nearly even ones. **Guess** first: which tile is the fastest for "popular", which
+# the map above shows to need 39, 23 or 15 visits?
+
+# %% tags=["predict"]
+print(f"{'':14}{'tile':>5}{'visits':>8}{'rows':>8}{'time':>11}{'a visit':>12}")
+times = {}
+for name in ("nearly even", "popular"):
+    for tile in (128, 256, 512):
+        report = predicted(skipping_kernel, spread[name], tile)
+        count, us = len(visits_of(spread[name], tile)[0]), report.seconds * 1e6
+        times[name, tile] = us
+        print(
+            f"{name:14}{tile:5}{count:8}{count * tile:8,}{us:8.1f} us{us / count:9.2f} us"
+        )
+
+# %% [markdown]
+# The time of a visit depends on the tile and hardly on the sizes, so the time of the kernel is the number of visits times
+# that. A visit of 512 rows takes longer than one of 128 rows, but not four times as long, because small tiles use the MXU
+# less well. Both effects meet in the middle: for groups of about 512 rows that end anywhere, tiles of 256 rows are the
+# best of the three, and the borders cost half as much again as the matmul itself.
+#
+# Can a border be cheaper? At a border, most rows of the tile belong to one of the two groups, and the other multiplies
+# them in vain. The library's kernel multiplies a tile in chunks of 128 rows, and leaves out the chunks without rows of
+# the group. A tile that is visited once is still multiplied as a whole, so tiles can be large.
+
+# %%
+for name in ("nearly even", "popular"):
+    sizes = np.array(spread[name], np.int32)
+    times[name] = compiler.compile_tpu(grouped.grouped_matmul, x, w, sizes).seconds * 1e6
+    print(
+        f"{name:12} tiles of 256: {times[name, 256]:5.1f} us, library: {times[name]:5.1f} us"
+    )
+
+# %% [markdown]
+# That helps, by 6 % for the nearly even sizes and by 13 % for those of the opening. Still, with groups of about 512 rows
+# the borders cost the library, too, more than a third of the time of one matrix for all.
+#
+# ## The gradient of the matrices
+#
+# In training, two products are needed in the backward pass. The gradient of x is a grouped matmul again, with each matrix
+# transposed. The gradient of a matrix is another one: dw[e] is x_e.T @ g_e, with the rows of group e only. Here the group
+# picks the *output* block, and its visits add up in it. They follow each other, so an accumulator in VMEM does: it is
+# cleared at the first visit of a group, and stored at the last.
+
+
+# %%
+def dw_kernel(group_ref, tile_ref, bounds_ref, x_ref, g_ref, o_ref, acc_ref):
+    v, last = pl.program_id(0), pl.num_programs(0) - 1
+    e = group_ref[v]
+
+    @pl.when((v == 0) | (group_ref[jnp.maximum(v - 1, 0)] != e))
+    def clear():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    mine = rows_of(v, group_ref, tile_ref, bounds_ref, x_ref.shape)
+    rows = jnp.where(mine, x_ref[...], 0)
+    acc_ref[...] += jax.lax.dot_general(
+        rows, g_ref[...], (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
+    )
+
+    @pl.when((v == last) | (group_ref[jnp.minimum(v + 1, last)] != e))
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def dw_of(x, g, group, tiles, bounds, tile=16):
+    """Return x_e.T @ g_e for each group e."""
+    (_, k), (_, n) = x.shape, g.shape
+    return pl.pallas_call(
+        dw_kernel,
+        out_shape=jax.ShapeDtypeStruct((len(bounds) - 1, k, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=3,
+            grid=group.shape,
+            in_specs=[
+                pl.BlockSpec((tile, k), lambda v, group, tiles, _: (tiles[v], 0)),
+                pl.BlockSpec((tile, n), lambda v, group, tiles, _: (tiles[v], 0)),
+            ],
+            out_specs=pl.BlockSpec((None, k, n), lambda v, group, *_: (group[v], 0, 0)),
+            scratch_shapes=[pltpu.VMEM((k, n), jnp.float32)],
+        ),
+    )(group, tiles, bounds, x, g)
+
+
+def plain_dw(x, g, group, tiles, bounds):
+    """Return the same in JAX."""
+    row = jnp.arange(len(x))[None]
+    mine = (row >= bounds[:-1, None]) & (row < bounds[1:, None])
+    o = jnp.einsum("et,tk,tn->ekn", mine.astype(jnp.float32), x, g, precision="highest")
+    return o.astype(x.dtype)
+
+
+sizes = np.array([10, 6, 22, 2, 24])
+x, _ = drawn(sizes)
+g = jax.random.normal(jax.random.key(3), (len(x), 128), jnp.bfloat16)
+print(verdict_on(dw_of, plain_dw, x, g, *map(jnp.array, visits_of(sizes, 16))))
+
+# %% [markdown]
+# **Predict** the verdict for the sizes of the example above, 10, 0, 22, 8 and 24, where one group has no rows.
+
+# %% tags=["predict"]
+sizes = np.array([10, 0, 22, 8, 24])
+print(verdict_on(dw_of, plain_dw, x, g, *map(jnp.array, visits_of(sizes, 16))))
+
+# %% [markdown]
+# A group without rows has no visit, so nothing writes its block of the result, and it holds garbage. An optimizer would
+# add this to the weights of an expert that no token has used. So for this kernel such a group needs a visit, too: of any
+# tile, because none of its rows count, and the accumulator is stored as it was cleared. You will write that list in
+# exercise 15.2.
+#
+# ## Two matmuls and a SiLU
+#
+# The MLP of an expert is usually gated: `silu(x @ w_gate) * (x @ w_up)`, and then a third matmul. As in lesson 9 the two
+# products can stay in VMEM, since both need the same tile of x, and only the result goes to HBM. **Predict** how many
+# bytes that saves for 4,096 rows of 1,024 results each, in bfloat16.
+
+# %% tags=["predict"]
+between = jax.ShapeDtypeStruct((ROWS, N), jnp.bfloat16)
+x = jax.ShapeDtypeStruct((ROWS, K), jnp.bfloat16)
+sizes = popular.astype(np.int32)
+gated = compiler.compile_tpu(lambda gate, up: jax.nn.silu(gate) * up, between, between)
+fused = compiler.compile_tpu(grouped_swiglu.grouped_swiglu, x, w, w, sizes)
+apart = 2 * times["popular"] + gated.seconds * 1e6
+print(f"two grouped matmuls and XLA's silu(gate) * up: {apart:5.1f} us")
+print(f"one kernel:                                    {fused.seconds * 1e6:5.1f} us")
+print(f"silu(gate) * up alone moves {gated.hbm_bytes / 1e6:.1f} MB")
+
+# %% [markdown]
+# Both products would be written and read again, which are four times 8.4 MB, and x would be read twice. The kernel does
+# without that, and takes a quarter less.
+#
+# ## The guess
+#
+# With room for the largest group, the matmul takes nearly four times as long as one matrix for all rows, and a kernel
+# without padding takes half as long again as that. It does not lose time to the eight matrices, which are copied while the
+# MXU works on the rows of the one before, nor to the list, nor to the steps without a visit. It loses time at the borders:
+# a tile with rows of two experts is multiplied twice. There are at most as many of them as experts, so they matter less
+# the more rows an expert gets.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. Eight experts, 1,000 rows, tiles of 100 rows. How many visits are there at most?</summary>
+# 10 tiles + 8 experts - 1 = 17.</details>
+#
+# <details><summary>2. Why must the visits of a tile follow one another in the forward pass, and the visits of a group in the
+# gradient of w?</summary> Because that is the output block that stays in VMEM: a tile of the result there, the gradient
+# of a matrix here. Once it leaves, what was in it is not copied in again.</details>
+#
+# <details><summary>3. All tokens go to one of eight experts. What does padding compute, and what do visits compute?</summary>
+# Padding computes eight times the rows. There are no borders, so visits compute each row once.</details>
+#
+# <details><summary>4. The groups get four times as many rows. What happens to the share of the time that borders cost?</summary>
+# It falls to about a quarter, because there are as many borders as before, and a border costs one visit.</details>
+#
+# <details><summary>5. A kernel for dw returns NaN for expert 5, but only in some batches. Where do you look?</summary>
+# Whether expert 5 had no rows in those. Nothing visits its block, so nothing writes it.</details>
+
+# %% [markdown]
+# ## Now you
 #
 # Open [the exercises of lesson 15](../exercises/15_grouped_matmul.ipynb).
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### A layer that learns
+#
+# Below is a whole layer of four experts, with a router that learns as well. It tells the 150 irises of lesson 10 apart,
+# with `grouped_matmul` in both directions. A flower goes to the expert with the highest probability, and that probability
+# scales the result, which is how the gradient reaches the router. The second term of the loss is smallest if all experts get
+# equally many rows (from the Switch Transformer, Fedus et al. 2021). **Guess** what happens to the experts without it.
+
+# %% tags=["predict"]
+flowers, species = datasets.irises()
+flowers, species = (
+    jnp.array((flowers - flowers.mean(0)) / flowers.std(0)),
+    jnp.array(species),
+)
+FEW, WIDTH = 4, 16
+
+
+def layer(params, x):
+    """Return logits, the router's probabilities, and how many rows each expert gets."""
+    p = jax.nn.softmax(x @ params["router"])
+    rows, sizes, order = by_expert(x, jnp.argmax(p, axis=1), FEW)
+    h = jax.nn.relu(grouped.grouped_matmul(rows, params["up"], sizes))
+    o = grouped.grouped_matmul(h, params["down"], sizes)
+    return jnp.zeros_like(o).at[order].set(o) * p.max(axis=1, keepdims=True), p, sizes
+
+
+def loss(params, weight):
+    """Return the loss, and beside it the part of the species and the sizes."""
+    o, p, sizes = layer(params, flowers)
+    fit = -jnp.take_along_axis(jax.nn.log_softmax(o), species[:, None], axis=1).mean()
+    balance = FEW * jnp.sum(sizes / len(flowers) * p.mean(axis=0))
+    return fit + weight * balance, (fit, sizes)
+
+
+@jax.jit
+def step(params, velocity, weight):
+    (_, seen), gradient = jax.value_and_grad(loss, has_aux=True)(params, weight)
+    velocity = jax.tree.map(lambda v, g: 0.9 * v - 0.1 * g, velocity, gradient)
+    return jax.tree.map(jnp.add, params, velocity), velocity, seen
+
+
+def trained(weight, steps=100):
+    """Return the loss and the share of the largest expert after each step."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    params = {
+        "router": jax.random.normal(keys[0], (4, FEW)) / 2,
+        "up": jax.random.normal(keys[1], (FEW, 4, WIDTH)) / 2,
+        "down": jax.random.normal(keys[2], (FEW, WIDTH, 3)) / 4,
+    }
+    velocity, seen = jax.tree.map(jnp.zeros_like, params), []
+    for _ in range(steps):
+        params, velocity, (fit, sizes) = step(params, velocity, weight)
+        seen.append((fit, sizes.max() / len(flowers)))
+    return np.round(np.array(seen, float), 2), sizes
+
+
+plt.rcParams.update(viz.PLOT_STYLE)
+fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3))
+for name, weight in (("alone", 0.0), ("with balance", 0.3)):
+    seen, sizes = trained(weight)
+    left.plot(seen[:, 0], label=name)
+    right.plot(seen[:, 1], label=name)
+    print(f"{name:12} an expert has no rows: {bool((sizes == 0).any())}")
+left.set(title="loss of the species", xlabel="step", ylim=(0, None))
+right.set(title="share of the largest expert", xlabel="step", ylim=(0, 1))
+right.legend()
+viz.plot_picture(
+    fig,
+    "Both losses fall alike. Without the second term one expert gets more and more of the "
+    "flowers; with it the largest share falls.",
+)
+
+# %% [markdown]
+# The loss of the species is much the same, but without the second term one expert ends up without rows. From then on
+# it learns nothing, because the gradient of its matrices is 0, and the three others do its work. On a chip that would be
+# a quarter of the memory for nothing. With the term every expert keeps some rows. (Note what the gradient of an empty
+# group would do here if nothing had written it.)
+#
+# ### Beside XLA's kernel
+#
+# `jax.lax.ragged_dot` is compiled for a TPU as a kernel of XLA's own. We cannot say how fast the compiler predicts it to
+# be, because the simulator ends before it has a number:
+
+# %%
+report = compiler.compile_tpu(
+    jax.lax.ragged_dot, x, w, jax.ShapeDtypeStruct((8,), jnp.int32)
+)
+print(report.notes[0] if report.seconds is None else report.seconds)
+
+# %% [markdown]
+# There are measured times. The tables that come with Tokamax 0.0.17, a library of kernels, say for a v5e and 4,096 rows
+# with matrices of 4,096 x 4,096 in bfloat16: 0.763 ms for its own kernel and 0.969 ms for `ragged_dot`.
+#
+# ### Experts on several chips
+#
+# With enough experts a single chip has no room for all matrices, and each chip gets some of them. Then a token has to
+# travel to the chip of its expert and back, which is an all-to-all. Sizes become the number of rows that each chip sends
+# to each other chip, and a popular expert makes one chip the slowest of all. Lesson 16 is about kernels that talk to other
+# chips.
 #
 # <!-- next -->

@@ -1,6 +1,6 @@
 """What the exercises of lesson 15 demand."""
 
 TITLE = "Grouped matmul"
-GIVES = "double a vector, and then what you will write here."
-NEEDS = (1,)
+GIVES = "multiply the rows of each expert with a matrix of its own, however many rows it gets."
+NEEDS = (4, 7, 9, 12)
 HARDWARE = "The kernels run on it."

@@ -1,0 +1,144 @@
+"""The list of visits, in JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons.lesson_15 import groups as of
+
+_NAMES = ("group", "tile", "bounds", "count")
+_NEXT = {
+    "bounds": "bounds[e] is the sum of the sizes before e, so bounds has an entry more than sizes.",
+    "count": "a group from start to end has the tiles start // tile to (end - 1) // tile; a group without rows has one "
+    "visit; count is the sum over all groups.",
+    "group": "repeat the number of each group as often as it has visits; past the end repeat the last visit.",
+    "tile": "the first tile of the group, and one more for each visit of the group before this one. A group without "
+    "rows that begins behind the last row visits the last tile.",
+}
+
+
+def _cases() -> list[tuple]:
+    sizes = (10, 0, 22, 8, 24), (0, 32, 32, 0), (1, 1, 1, 13, 80)
+    return [
+        (
+            of.values(seed, sum(each), 128),
+            of.values(9 + seed, len(each), 128, 128),
+            jnp.array(each, jnp.int32),
+        )
+        for seed, each in enumerate(sizes)
+    ]
+
+
+def _grouped(x, w, sizes):
+    return of.grouped(x, w, jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(sizes)]))
+
+
+def _kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
+    """Multiply the rows of a visit, and write those of its group."""
+    v = pl.program_id(0)
+    e = group_ref[v]
+    row = tile_ref[v] * of.TILE + jax.lax.broadcasted_iota(jnp.int32, o_ref.shape, 0)
+
+    @pl.when(v < count_ref[0])
+    def visit():
+        o = jnp.dot(x_ref[...], w_ref[...], precision="highest", preferred_element_type=jnp.float32)
+        o_ref[...] = jnp.where((row >= bounds_ref[e]) & (row < bounds_ref[e + 1]), o, o_ref[...])
+
+
+def _with_lists(visits):
+    """Return a grouped matmul that walks along the learner's lists. Raise Unfit for lists of another form."""
+
+    def grouped(x, w, sizes):
+        (rows, k), (experts, _, n) = x.shape, w.shape
+        found = visits(sizes, rows, of.TILE)
+        most = rows // of.TILE + experts - 1
+        if not isinstance(found, tuple | list) or len(found) != 4:
+            raise Unfit(
+                f"visits returns {described(found)}, and four arrays are asked for.",
+                "group, tile, bounds, count.",
+            )
+        for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
+            if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
+                raise Unfit(
+                    f"For {rows} rows in tiles of {of.TILE} and {experts} groups, {name} must be int32[{size}], and "
+                    f"it is {described(each)}.",
+                    "jnp.repeat takes total_repeat_length, and .astype(jnp.int32) makes integers of 32 bits.",
+                )
+
+        def rows_map(v, group, tile, *_):
+            return tile[v], 0
+
+        return pl.pallas_call(
+            _kernel,
+            out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=4,
+                grid=(most,),
+                in_specs=[
+                    pl.BlockSpec((of.TILE, k), rows_map),
+                    pl.BlockSpec((None, k, n), lambda v, group, *_: (group[v], 0, 0)),
+                ],
+                out_specs=pl.BlockSpec((of.TILE, n), rows_map),
+            ),
+        )(*found, x, w)
+
+    return grouped
+
+
+def _lists_right(visits):
+    """Demand the lists themselves: of many sizes, each step by itself."""
+    rng = np.random.default_rng(0)
+    for tile, experts in ((8, 4), (16, 3), (8, 8)):
+        for _ in range(4):
+            rows = 8 * tile
+            cuts = np.sort(rng.integers(0, rows + 1, experts - 1))
+            if rng.integers(2):
+                cuts = cuts // tile * tile
+            sizes = np.diff([0, *cuts, rows]).astype(np.int32)
+            wanted = dict(
+                zip(
+                    _NAMES,
+                    map(np.asarray, of.lists(sizes, rows, empty=True, tile=tile)),
+                    strict=True,
+                )
+            )
+            found = dict(
+                zip(
+                    _NAMES,
+                    map(np.asarray, visits(jnp.array(sizes), rows, tile)),
+                    strict=True,
+                )
+            )
+            for name in ("bounds", "count", "group", "tile"):
+                if not np.array_equal(found[name], wanted[name]):
+                    return (
+                        f"For sizes {sizes.tolist()} and tiles of {tile}, {name} is {found[name].tolist()}; it should "
+                        f"be {wanted[name].tolist()}.",
+                        _NEXT[name],
+                    )
+    return None
+
+
+EXERCISE = Exercise(
+    id="15.2",
+    title="The list of visits",
+    kind="write",
+    defines="visits",
+    build=_with_lists,
+    cases=_cases,
+    reference=_grouped,
+    also=(_lists_right,),
+    arithmetic_around=True,
+    hints=(
+        "Do the five steps one after another, and print each for sizes [5, 0, 11, 4, 12] and tiles of 8.",
+        "first = starts // tile; a group with rows has (ends - 1) // tile - first + 1 visits, one without has 1. "
+        "jnp.repeat(..., total_repeat_length=most) makes the list, and cumsum the number of each group's first visit.",
+        "v = jnp.minimum(jnp.arange(most), count - 1); group = group[v]; tile = first[group] + v - before[group], with "
+        "first = jnp.minimum(starts // tile, rows // tile - 1) and before = jnp.cumsum(met) - met.",
+    ),
+    points=3,
+)

@@ -1,0 +1,58 @@
+"""The kernel of a visit, with rows that belong to nobody."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_15 import groups as of
+
+ROWS = 64
+SIZES = ((10, 0, 22, 8, 20), (16, 32, 16), (0, 3, 0, 40), (64,), (5, 6, 1, 2))
+
+
+def _cases() -> list[tuple]:
+    """Return groups that end inside tiles and at their ends, or are empty; nobody's rows are NaN from the second on."""
+    cases = []
+    for seed, sizes in enumerate(SIZES):
+        x, w = of.values(seed, ROWS, 128), of.values(9 + seed, len(sizes), 128, 128)
+        x = x.at[sum(sizes) :].set(jnp.nan if seed else 0.5)
+        cases.append((x, w, *of.lists((*sizes, ROWS - sum(sizes)), ROWS)))
+    return cases
+
+
+def _grouped(x, w, group, tile, bounds, count):
+    return of.grouped(x, w, bounds)
+
+
+def _last_visit(x, w, group, tile, bounds, count):
+    """Return it where each visit writes the whole tile."""
+    last = jnp.array([jnp.max(jnp.where(tile == n, group, 0)) for n in range(ROWS // of.TILE)])
+    chosen = jnp.repeat(last, of.TILE, total_repeat_length=ROWS)
+    o = jnp.einsum("tk,tkn->tn", x, w[jnp.minimum(chosen, len(w) - 1)], precision="highest")
+    return jnp.where(chosen[:, None] < len(w), o, 0)
+
+
+EXERCISE = Exercise(
+    id="15.3",
+    title="A visit",
+    kind="write",
+    defines="visit_kernel",
+    judged="grouped",
+    cases=_cases,
+    reference=_grouped,
+    slips=(
+        judges.Slip(
+            means="each visit writes the whole tile, and the last one is left",
+            value=_last_visit,
+            next="keep the rows of other groups: jnp.where(mine, o, o_ref[...]).",
+        ),
+    ),
+    hints=(
+        "Which rows of the array does tile_ref[v] hold, and which of them are the group's?",
+        "row = tile_ref[v] * TILE + the row in the tile. A row belongs to group e from bounds_ref[e] up to, but not "
+        "including, bounds_ref[e + 1]. Keep what o_ref has in all other rows.",
+        "Write jnp.where(mine, jnp.where(e == experts, 0, o), o_ref[...]): nobody's group has the number of the "
+        "matrices, which is bounds_ref.shape[0] - 2.",
+    ),
+    points=3,
+)

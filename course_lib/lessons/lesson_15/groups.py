@@ -1,0 +1,59 @@
+"""Rows in groups, the visits of their tiles, and what kernels compute from them, in plain JAX and float32."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TILE = 16  # rows
+
+
+def values(seed: int, *shape: int) -> jax.Array:
+    """Return float32 values from -2 to 2, the same at every call."""
+    return jnp.array(np.random.default_rng(seed).uniform(-2, 2, shape), jnp.float32)
+
+
+def bounds_of(sizes) -> np.ndarray:
+    """Return where each group begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def visits_of(sizes, rows: int, tile: int, *, empty: bool) -> list[tuple[int, int]]:
+    """Return (group, tile) of each visit; ``empty``: a group without rows has one, of the tile where it would begin."""
+    bounds, last = bounds_of(sizes), rows // tile - 1
+    return [
+        (e, n)
+        for e, (start, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+        for n in (range(start // tile, -(-end // tile)) if end > start else [min(start // tile, last)] * empty)
+    ]
+
+
+def lists(sizes, rows: int, *, empty: bool = False, tile: int = TILE) -> tuple[jax.Array, ...]:
+    """Return group and tile of each visit, padded with the last, bounds, and how many visits count, as int32."""
+    found = visits_of(sizes, rows, tile, empty=empty)
+    padded = found + found[-1:] * (rows // tile + len(sizes) - 1 - len(found))
+    group, tiles = np.array(padded, np.int32).T
+    return (
+        jnp.array(group),
+        jnp.array(tiles),
+        jnp.array(bounds_of(sizes), jnp.int32),
+        jnp.array([len(found)], jnp.int32),
+    )
+
+
+def mine(bounds, rows: int):
+    """Return 1.0 where row t belongs to group e, [E, T]."""
+    row = jnp.arange(rows)[None]
+    return ((row >= bounds[:-1, None]) & (row < bounds[1:, None])).astype(jnp.float32)
+
+
+def grouped(x, w, bounds):
+    """Return the grouped matmul of x [T, K] and w [E, K, N]; zeros for the rows of no group."""
+    x = jnp.where(jnp.arange(len(x))[:, None] < bounds[len(w)], x, 0)
+    return jnp.einsum("et,tk,ekn->tn", mine(bounds[: len(w) + 1], len(x)), x, w, precision="highest")
+
+
+def gradient(x, g, bounds):
+    """Return x_e.T @ g_e for each group e; zeros for a group without rows."""
+    there = jnp.arange(len(x))[:, None] < bounds[-1]
+    x, g = jnp.where(there, x, 0), jnp.where(there, g, 0)
+    return jnp.einsum("et,tk,tn->ekn", mine(bounds, len(x)), x, g, precision="highest")
