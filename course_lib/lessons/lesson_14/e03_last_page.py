@@ -26,8 +26,9 @@ def _last_page(q, page, left):
 
 def _with(counted):
     def value(q, page, left):
-        s = jnp.einsum("gd,td->gt", q, jnp.nan_to_num(page[:, : of.D]), precision="highest") / math.sqrt(of.D)
-        return counted(s, jnp.nan_to_num(page[:, of.D :]), left)
+        page = jnp.where(jnp.isfinite(page), page, 0)
+        s = jnp.einsum("gd,td->gt", q, page[:, : of.D], precision="highest") / math.sqrt(of.D)
+        return counted(s, of.kept(page[None, :, of.D :], left)[0], left)
 
     return value
 

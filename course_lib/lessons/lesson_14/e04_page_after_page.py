@@ -1,5 +1,6 @@
 """Online softmax over the pages of several sequences."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -59,6 +60,31 @@ def _without_zeros(q, pages, lengths, table):
     return jnp.where(lengths[:, None, None] > 0, _decode(q, pages, lengths, table), jnp.nan)
 
 
+def _last_of_each(q, pages, lengths, table):
+    """Return attention over the last page of each sequence alone."""
+    rows = of.kept(of.rows_of(pages, table), lengths)
+    first = jnp.maximum(of.page_count(lengths) - 1, 0) * of.PAGE
+    rows = jax.vmap(lambda each, at: jax.lax.dynamic_slice_in_dim(each, at, of.PAGE))(rows, first)
+    return of.attention(q, rows, lengths - first)
+
+
+def _of_the_one_before(q, pages, lengths, table):
+    """Return it where a sequence without tokens finds the statistics of the sequence before."""
+    right = _decode(q, pages, lengths, table)
+    return jnp.where((lengths > 0)[:, None, None], right, jnp.roll(right, 1, axis=0))
+
+
+def _stale_too(q, pages, lengths, table):
+    """Return it where the scores of all rows of a sequence's pages count, and their values are 0."""
+    rows = of.rows_of(pages, table)
+    rows = jnp.concatenate([rows[..., : of.D], of.kept(rows, lengths)[..., of.D :]], axis=-1)
+    return of.attention(q, rows, of.page_count(lengths) * of.PAGE)
+
+
+def _not_scaled(q, pages, lengths, table):
+    return _decode(q * jnp.sqrt(of.D), pages, lengths, table)
+
+
 def _first_page(q, pages, lengths, table):
     return _decode(q, pages, jnp.minimum(lengths, of.PAGE), table)
 
@@ -89,6 +115,26 @@ EXERCISE = Exercise(
             means="of each sequence the first page alone counts",
             value=_first_page,
             next="the number of a token is j * PAGE + its row in the page.",
+        ),
+        judges.Slip(
+            means="of each sequence the last page alone counts",
+            value=_last_of_each,
+            next="store the new maximum in m_ref, and add to what l_ref and acc_ref hold.",
+        ),
+        judges.Slip(
+            means="a sequence without tokens gets what the sequence before it left in m, l and acc",
+            value=_of_the_one_before,
+            next="set m, l and acc at j == 0, whether the sequence has tokens or not.",
+        ),
+        judges.Slip(
+            means="rows of the last page count that belong to no token",
+            value=_stale_too,
+            next="of page j the rows below lengths_ref[b] - j * PAGE count: scores of the others become -inf.",
+        ),
+        judges.Slip(
+            means="the scores are not divided by sqrt(128)",
+            value=_not_scaled,
+            next="s = scores(q, k) / math.sqrt(D).",
         ),
     ),
     hints=(

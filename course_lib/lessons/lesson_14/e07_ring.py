@@ -2,9 +2,12 @@
 
 import jax.numpy as jnp
 
-from course_lib import judges
+from course_lib import compiler, judges
+from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_14 import pages as of
+
+MOST_CYCLES = 25_000
 
 
 def _cases() -> list[tuple]:
@@ -34,6 +37,22 @@ def _two_late(pages, lengths, table):
     j = jnp.arange(table.shape[1])
     at = jnp.where(j + 2 < count[:, None], j + 2, j)
     return _summed(pages, lengths, jnp.take_along_axis(table, at, axis=1))
+
+
+def _large() -> tuple:
+    return of.pool(9, (250, 256), stale=0.5)
+
+
+def _overlaps(summed):
+    """Demand at most MOST_CYCLES for two sequences of 16 pages, where a compiler is at hand."""
+    return cycle_limit.exceeded(summed, _large(), MOST_CYCLES, "For 16 pages in each of two sequences", _advice)
+
+
+def _advice(report: compiler.Report) -> tuple[str, str]:
+    return (
+        f"{report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
+        "let page j + 1 be on its way while page j is added: start it before you wait for page j.",
+    )
 
 
 EXERCISE = Exercise(
@@ -66,6 +85,8 @@ EXERCISE = Exercise(
             next="ask for one page ahead: with two slots, page j + 2 goes where page j still is.",
         ),
     ),
+    also=(_overlaps,),
+    also_at=lambda: [_large()],
     hints=(
         "Three questions: whose row of the table is read, how many pages does a sequence have, and which slot does "
         "the page go to that is asked for in add?",

@@ -22,10 +22,14 @@ def _bfloat16(seed: int, lengths: tuple[int, ...], heads: int) -> tuple:
 
 
 def _cases() -> list[tuple]:
-    """Return ragged lengths, some above a block of 256 tokens, full pages, none at all; scores far below 0."""
+    """Return ragged lengths, some above a block of 256 tokens, full pages, none at all; scores far below 0.
+
+    The first has more sequences than anybody's ring has slots, so that a ring which asks too early is seen.
+    """
+    many = (300, 16, 0, 25, *[1, 17, 32] * 5)
     cases = [
         _bfloat16(seed, lengths, heads)
-        for seed, (lengths, heads) in enumerate((((300, 16, 0, 25), 1), ((5, 272), 2), ((0, 64, 1), 1)))
+        for seed, (lengths, heads) in enumerate(((many, 1), ((5, 272), 2), ((0, 64, 1), 1)))
     ]
     q, pages, *lists = cases[1]
     return [*cases, (abs(q) + 1, pages.at[..., : of.D].add(-8), *lists)]

@@ -25,12 +25,14 @@ def pool(
 ):
     """Return pages [N, *shape, PAGE, 2 * D], lengths and table, pages in random order, ``spare`` of them nobody's.
 
-    What belongs to no token is ``stale``. Behind the last page of a sequence the table holds ``beyond``.
+    What belongs to no token is ``stale``, and where that is NaN every other element is inf, because what is left of
+    an old text need not be NaN. Behind the last page of a sequence the table holds ``beyond``.
     """
     rng = np.random.default_rng(seed)
     counts = [-(-length // PAGE) for length in lengths]
     order = list(rng.permutation(sum(counts) + spare))
     pages = np.full((len(order), *shape, PAGE, 2 * D), stale, np.float32)
+    pages[..., ::2] = np.inf if np.isnan(stale) else stale
     table = np.full((len(lengths), max(columns, *counts, 1)), beyond, np.int32)
     for b, (length, count) in enumerate(zip(lengths, counts, strict=True)):
         for j in range(count):
