@@ -4,8 +4,8 @@
 # You compute a bound, follow a table, write three kernels, repair one, and prepare the call of a server. Nothing here
 # needs a TPU.
 #
-# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 60 minutes. Short of time? Do 14.3 and
-# 14.4. Want more? 14.8, 14.9 and 14.10, 65 minutes: 14.8 needs "The call of a server" in the lesson's *Further*, and the
+# Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 66 minutes. Short of time? Do 14.3 and
+# 14.4. Want more? 14.8, 14.9 and 14.10, 105 minutes: 14.8 needs "The call of a server" in the lesson's *Further*, and the
 # other two begin with an empty cell.
 
 # %%
@@ -177,7 +177,7 @@ checks.check("14.3", last_page)
 # %% [markdown]
 # ## 14.4 Page after page
 #
-# *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
+# *Difficulty 3 of 5. 15 minutes, 20 lines. Fast track.*
 #
 # Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
 # 256], with one KV head. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
@@ -255,7 +255,7 @@ checks.check("14.4", decode)
 # A copy arrives `fixed` cycles after its start, plus the time of its bytes at full bandwidth, `rate` bytes per cycle. How
 # many pages of `page` bytes have to be in flight so that the memory is busy all the time? `in_flight(fixed, page, rate)`
 # returns that number, not rounded. Try it for fixed = 1,100 and rate = 546: a page of 64 KiB, as in the lesson, and one
-# of 4 KiB, which is what a kernel copies that fetches the keys of one head alone.
+# of 4 KiB, the size of a copy if a kernel fetches the keys of one head separately.
 
 
 # %% answer="14.5"
@@ -276,12 +276,11 @@ checks.check("14.5", in_flight)
 # %% [markdown]
 # ## 14.6 All pages at once
 #
-# *Difficulty 3 of 5. 10 minutes, 12 lines.*
+# *Difficulty 3 of 5. 13 minutes, 12 lines.*
 #
 # `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel
 # copies by hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M,
-# 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make
-# no copy for pages that do not exist. Past the last page of a sequence write zeros; there the table may hold any number.
+# 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make no copy for pages that do not exist. The last page is copied whole, with the rows past its last token. Past the last page of a sequence write zeros; there the table may hold any number.
 # `sem` is one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000
 # cycles (predicted (compiler)); with one page at a time it would be some 40,000.
 
@@ -417,7 +416,7 @@ checks.check("14.7", summed)
 #
 # *Difficulty 2 of 5. 5 minutes, 4 lines. Further.*
 #
-# A server that runs vLLM calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
+# A server calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
 # room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
 # tokens. The second had 200 tokens in the cache before this step and writes its next one, and so does the third, which
 # had 207. The keys and values of the step's tokens are already in their pages. Give four plain numbers:
@@ -443,7 +442,7 @@ checks.check("14.8", call)
 # %% [markdown]
 # ## 14.9 From an empty cell: decode
 #
-# *Difficulty 5 of 5. 40 minutes, 70 lines. Further.*
+# *Difficulty 5 of 5. 70 minutes, 70 lines. Further.*
 #
 # `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
 # 16, 256], with KV heads, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
@@ -578,7 +577,7 @@ checks.check("14.9", decode_all)
 # %% [markdown]
 # ## 14.10 Golf: one prompt for all
 #
-# *Difficulty 4 of 5. 20 minutes, 50 lines. Further.*
+# *Difficulty 4 of 5. 30 minutes, 50 lines. Further.*
 #
 # The requests to a server often begin with the same text, such as its instructions. Their pages need to be in memory only
 # once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128], `pages` is
