@@ -698,7 +698,6 @@ print(f"{'':18}{'even':>10}{'ragged':>14}")
 for name, fn in ways.items():
     reports = [compiler.compile_tpu(fn, *args) for args in (even, ragged)]
     found = [report.seconds * 1e6 for report in reports]
-
     print(f"{name:18}{found[0]:7.1f} us{found[1]:11.1f} us")
 print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
 

@@ -391,7 +391,7 @@ w = jax.ShapeDtypeStruct((EXPERTS, K, N), jnp.bfloat16)
 for kernel in (repeating_kernel, skipping_kernel):
     report = predicted(kernel, spread["even"], 512)
     print(f"{kernel.__name__:16} {report.seconds * 1e6:5.1f} us, {report.steps} steps")
-print(f"{'by_tiles':16} {dense:5.1f} us, one matrix for all rows")
+print(f"{'one matrix':16} {dense:5.1f} us, for all rows")
 
 # %% [markdown]
 # A step that does nothing costs little, and a step that repeats a matmul costs as much as any other.
@@ -531,11 +531,11 @@ print(f"silu(gate) * up alone moves {gated.hbm_bytes / 1e6:.1f} MB")
 #
 # ## The guess
 #
-# With room for the largest group, the matmul takes nearly four times as long as one matrix for all rows, and a kernel
-# without padding takes half as long again as that. It does not lose time to the eight matrices, which are copied while the
-# MXU works on the rows of the one before, nor to the list, nor to the steps without a visit. It loses time at the borders:
-# a tile with rows of two experts is multiplied twice. There are at most as many of them as experts, so they matter less
-# the more rows an expert gets.
+# With room for the largest group, the matmul takes nearly four times as long as one matrix for all rows. A kernel without
+# padding takes about one and a half times as long. It does not lose time to the eight matrices, which are copied while
+# the MXU works on the rows of the one before, nor to the list, nor to the steps without a visit. It loses time at the
+# borders: a tile with rows of two experts is multiplied twice. There are at most as many of them as experts, so they
+# matter less the more rows an expert gets.
 #
 # ## Five questions
 #
@@ -638,10 +638,10 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# The loss of the species is much the same, but without the second term one expert ends up without rows. From then on
-# it learns nothing, because the gradient of its matrices is 0, and the three others do its work. On a chip that would be
-# a quarter of the memory for nothing. With the term every expert keeps some rows. (Note what the gradient of an empty
-# group would do here if nothing had written it.)
+# The loss of the species falls a little more slowly with the second term. But without it one expert ends up without rows.
+# From then on it learns nothing, because the gradient of its matrices is 0, and the three others do its work. On a chip
+# that would be a quarter of the memory for nothing. With the second term every expert keeps some rows. (Note what the
+# gradient of an empty group would do here if nothing had written it.)
 #
 # ### Beside XLA's kernel
 #
