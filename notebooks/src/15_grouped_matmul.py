@@ -211,10 +211,10 @@ print(f"one matrix for all rows: {dense:5.1f} us")
 # ## A tile with two experts
 #
 # Real groups end anywhere. Then some tiles hold rows of several experts, and have to be multiplied with the matrix of
-# each. So the grid no longer walks along tiles. It walks along *visits*: every tile, once for each expert that has rows
+# each. So the grid no longer walks along tiles. It walks along visits: every tile, once for each expert that has rows
 # in it.
 #
-# > **visit**: a tile and a group that has rows in it.
+# > **tile visit**: a tile and a group that has rows in it, or *visit* for short.
 #
 # **Predict:** groups of 5, 0, 11, 4 and 12 rows, tiles of 8 rows. Write the list of visits, as pairs of tile and group.
 
