@@ -31,6 +31,9 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         super().__init__(num_heads, key_dim, *args, **kwargs)
         self.precision = products.precision_of("FlashAttention", jnp.float32, precision).name.lower()
 
+    def _window(self) -> int | None:
+        return getattr(self, "_sliding_window", None)  # Keras 3.13, which Colab has, knows no window
+
     def build(self, query_shape, value_shape, key_shape=None):
         check_dtype(self)
         super().build(query_shape, value_shape, key_shape)
@@ -48,7 +51,7 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         training=None,
         use_causal_mask=False,
     ):
-        causal, window = bool(use_causal_mask), self._sliding_window
+        causal, window = bool(use_causal_mask), self._window()
         as_keras_does = (
             attention_mask is not None
             or return_attention_scores
@@ -94,7 +97,7 @@ class FlashAttention(keras.layers.MultiHeadAttention):
             k,
             v,
             causal=causal,
-            window=self._sliding_window,
+            window=self._window(),
             segments=segments,
             precision=self.precision,
             layout=_layout(q, self.query_dense.kernel, bool(masks)),
