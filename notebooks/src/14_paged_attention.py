@@ -3,7 +3,8 @@
 #
 # *75 minutes, then 66 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
 # for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
-# need a TPU; with one, the kernels also run on it. This lesson is a draft.*
+# need a TPU; with one, the kernels also run on it. Short of time? Leave out "A ring that goes on" and "How fast does it
+# write?": about 60 minutes. This lesson is a draft.*
 #
 # A language model writes one token at a time. For each token it reads all of its weights, and the keys and values that it
 # has cached for all earlier tokens. How many tokens can one chip write in a second? The bandwidth of its memory gives an
@@ -758,7 +759,10 @@ for row, step in enumerate(steps.values()):
         ax.barh(row, width, left=ends[n], color=f"C{n}", label=None if row else label)
     ax.text(ends[-1], row, f" {8 / step:.0f} tokens/s", va="center")
 ax.set_yticks(range(len(steps)), steps)
-ax.set(xlabel="ms a step, predicted", xlim=(0, 1.15 * 1e3 * max(steps.values())))
+ax.set(
+    xlabel="ms a step, attention predicted (compiler)",
+    xlim=(0, 1.15 * 1e3 * max(steps.values())),
+)
 ax.invert_yaxis()
 ax.legend(loc="lower right")
 ax.grid(axis="y", visible=False)

@@ -50,7 +50,7 @@ matrix = jax.ShapeDtypeStruct((K, N), jnp.bfloat16)
 
 
 def dense_us(rows):
-    """Return the predicted time in us of a matmul of so many rows with one matrix, by XLA."""
+    """Return the us, predicted (compiler), of XLA's matmul of so many rows with a matrix."""
     x = jax.ShapeDtypeStruct((rows, K), jnp.bfloat16)
     return compiler.compile_tpu(jnp.matmul, x, matrix).seconds * 1e6
 

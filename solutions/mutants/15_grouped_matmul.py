@@ -17,7 +17,7 @@
 # +    return visits, visits * tile / rows - 1
 
 
-# %% answer="15.2" name="one tile more at a border" judge="exercise" says="count is .*it should\\s+be"
+# %% answer="15.2" name="one tile more at a border" judge="simulator" says="asks for block"
 # -    met = jnp.where(sizes > 0, (ends - 1) // tile - first + 1, 1)
 # +    met = jnp.where(sizes > 0, ends // tile - first + 1, 1)
 
