@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import re
+import resource
 import sys
 import threading
 import time
@@ -182,6 +183,13 @@ def test_a_simulation_that_waits_for_the_disk_is_not_taken_for_one_that_waits_fo
     until, pages = time.monotonic() + 2, itertools.count()
     monkeypatch.setattr(watchdog, "_pages_fetched", lambda: next(pages) if time.monotonic() < until else 10**6)
     assert when_stopped(monkeypatch) > until
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how many pages came from the disk")
+def test_pages_from_the_disk_are_counted():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    counted = watchdog._pages_fetched()
+    assert before <= counted <= resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a thread waited for a processor")

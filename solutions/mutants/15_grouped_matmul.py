@@ -12,7 +12,7 @@
 # +    visits = rows // tile * experts
 
 
-# %% answer="15.1" name="the share in vain" judge="exercise" says="The rows themselves count, too"
+# %% answer="15.1" name="what is wasted" judge="exercise" says="The rows themselves count, too"
 # -    return visits, visits * tile / rows
 # +    return visits, visits * tile / rows - 1
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import pathlib
-import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ IDLE_S = 4.0  # without work: a simulator that waits only polls
 _POLL_S = 0.25
 _BUSY_SHARE = 0.04  # of one core; the simulator's waiting threads use less
 _STARVED_SHARE = 0.5  # threads that run or wait for a processor this much of the time are at work on a busy machine
-_TASKS = pathlib.Path("/proc/self/task")  # Linux
+_TASKS, _STAT = pathlib.Path("/proc/self/task"), pathlib.Path("/proc/self/stat")  # Linux
 
 
 class Stuck(TimeoutError):
@@ -54,8 +53,12 @@ def starved(before: dict[str, float], after: dict[str, float], seconds: float) -
 
 
 def _pages_fetched() -> int:
-    """Return how many pages this process has waited for because they came from the disk."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    """Return how many pages this process has waited for because they came from the disk; 0 unless on Linux."""
+    try:
+        after_the_name = _STAT.read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(after_the_name[9])  # majflt in proc_pid_stat(5)
 
 
 def _wanted_s() -> dict[str, float]:

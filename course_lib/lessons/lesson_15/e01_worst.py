@@ -41,8 +41,8 @@ EXERCISE = Exercise(
                 near={
                     "(rows + experts * tile) / rows": "The first group begins where the first tile begins.",
                     "rows + (experts - 1) * tile": "That is the rows that are multiplied. Divide by the rows.",
-                    "(experts - 1) * tile / rows": "That is the part in vain. The rows themselves count, too.",
-                    "rows / (rows + (experts - 1) * tile)": "That is the share that is of use. Turn it upside down.",
+                    "(experts - 1) * tile / rows": "That is only what is wasted. The rows themselves count, too.",
+                    "rows / (rows + (experts - 1) * tile)": "That is the share that is of use. Take its inverse.",
                 },
             ),
         ),

@@ -24,11 +24,7 @@ _NEXT = {
 def _cases() -> list[tuple]:
     sizes = (10, 0, 22, 8, 24), (0, 32, 32, 0), (1, 1, 1, 13, 80)
     return [
-        (
-            of.values(seed, sum(each), 128),
-            of.values(9 + seed, len(each), 128, 128),
-            jnp.array(each, jnp.int32),
-        )
+        (of.values(seed, sum(each), 128), of.values(9 + seed, len(each), 128, 128), jnp.array(each, jnp.int32))
         for seed, each in enumerate(sizes)
     ]
 
@@ -59,7 +55,7 @@ def _with_lists(visits):
         if not isinstance(found, tuple | list) or len(found) != 4:
             raise Unfit(
                 f"visits returns {described(found)}, and four arrays are asked for.",
-                "group, tile, bounds, count.",
+                "return group, tile, bounds, count.",
             )
         for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
             if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
@@ -99,20 +95,8 @@ def _lists_right(visits):
             if rng.integers(2):
                 cuts = cuts // tile * tile
             sizes = np.diff([0, *cuts, rows]).astype(np.int32)
-            wanted = dict(
-                zip(
-                    _NAMES,
-                    map(np.asarray, of.lists(sizes, rows, empty=True, tile=tile)),
-                    strict=True,
-                )
-            )
-            found = dict(
-                zip(
-                    _NAMES,
-                    map(np.asarray, visits(jnp.array(sizes), rows, tile)),
-                    strict=True,
-                )
-            )
+            both = of.lists(sizes, rows, empty=True, tile=tile), visits(jnp.array(sizes), rows, tile)
+            wanted, found = (dict(zip(_NAMES, map(np.asarray, each), strict=True)) for each in both)
             for name in ("bounds", "count", "group", "tile"):
                 if not np.array_equal(found[name], wanted[name]):
                     return (
