@@ -243,7 +243,7 @@ print("rows of group e: bounds[e] to bounds[e + 1], bounds =", bounds)
 # There are six visits for four tiles. The group without rows has none. Both lists only go up, so the visits of one tile
 # follow each other, and so do those of one group.
 #
-# Play with the sizes of the opening, and others. **Look for** the tile that multiplies the fewest rows. Is it the same
+# Choose the sizes of the opening, and others. **Look for** the tile that multiplies the fewest rows. Is it the same
 # for "even" and for "nearly even"?
 
 # %%
@@ -350,10 +350,10 @@ print(verdict_on(masked, of_bounds, *shuffled))
 # ## As many steps as visits?
 #
 # There is a problem left. The number of visits depends on the sizes, which are data, and a grid usually has a fixed size.
-# But the number has an upper limit: each tile has one visit, and a group that begins inside a tile adds one. That are at
-# most `tiles + experts - 1` visits. So the list gets that length, and a further number says how many visits count. Those
-# past the end repeat the last one. Then no index changes, and nothing is copied for them. (Lesson 12's dynamic grid is
-# the other way.)
+# But the number has an upper limit: each tile has one visit, and a group that begins inside a tile adds one. So there are
+# at most `tiles + experts - 1` visits. So the list gets that length, and a further number says how many visits count.
+# Those past the end repeat the last one. Then no index changes, and nothing is copied for them. (Lesson 12's dynamic grid
+# is the other way.)
 #
 # **Predict:** for eight groups of 512 rows and tiles of 512 there are 8 visits and 15 steps. How long do the seven steps
 # take that have nothing to do, if the kernel does the matmul again, and how long if it skips it?
@@ -419,9 +419,9 @@ for name in ("nearly even", "popular"):
 # less well. Both effects meet in the middle: for groups of about 512 rows that end anywhere, tiles of 256 rows are the
 # best of the three, and the borders cost half as much again as the matmul itself.
 #
-# Can a border be cheaper? At a border, most rows of the tile belong to one of the two groups, and the other multiplies
-# them in vain. The library's kernel multiplies a tile in chunks of 128 rows, and leaves out the chunks without rows of
-# the group. A tile that is visited once is still multiplied as a whole, so tiles can be large.
+# Can a border be cheaper? At a border, the tile is multiplied once for each of the two groups, and each time the rows of
+# the other one are wasted. The library's kernel multiplies a tile in chunks of 128 rows, and leaves out the chunks
+# without rows of the group. A tile that is visited once is still multiplied as a whole, so tiles can be large.
 
 # %%
 for name in ("nearly even", "popular"):
