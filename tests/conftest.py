@@ -20,6 +20,7 @@ os.environ["PYTHONWARNINGS"] = ",".join(f"ignore:Error {what} persistent comp" f
 import jax
 import pytest
 import seconds
+import sweeps
 
 from course_lib import compiler
 
@@ -54,6 +55,14 @@ def pytest_ignore_collect(collection_path, config):
     """Tokamax takes three seconds to import: `make test`, which leaves its tests to `make test-all`, does not."""
     if collection_path.name.startswith("test_tokamax") and config.option.markexpr == "not sweep":
         return True
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k and -m: a share is one of all cases
+def pytest_collection_modifyitems(config, items):
+    """Of the wide sweeps a share."""
+    if left_out := sweeps.not_their_turn(items):
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.hookimpl(optionalhook=True)

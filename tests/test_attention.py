@@ -88,7 +88,7 @@ def gradients(fn, **how):
     return both
 
 
-@pytest.mark.parametrize("name", daily(*DAILY, of=EDGES, one_in=2))
+@pytest.mark.parametrize("name", daily(*DAILY, of=EDGES))
 def test_the_kernels_are_the_reference_at_every_edge(name):
     """o, dq, dk and dv; nothing from beyond an array, which is NaN there, gets into them."""
     described, how = EDGES[name]
@@ -210,7 +210,6 @@ def test_it_compiles_forwards_and_backwards(chip, d, dtype, how):
     daily(
         ("v4", 128, False),
         of=[(chip, d, causal) for chip in ("v4", "v5e", "v6e") for d in (128, 256) for causal in (False, True)],
-        one_in=2,
     ),
 )
 def test_a_long_tile_has_room_for_what_the_compiler_spills(chip, depth, causal, monkeypatch):

@@ -18,7 +18,7 @@ import pytest
 from attacks import ATTACKS, SLOW
 from graded_class import make
 from lesson_files import LESSONS, answers, mutants
-from sweeps import daily, share
+from sweeps import daily
 
 from course_lib.checks import exercise
 from course_lib.grading import submission
@@ -94,8 +94,8 @@ def wrong_everywhere(stem, number):
 
 
 @boxed
-@pytest.mark.sweep
-@pytest.mark.parametrize("stem, number", share([(stem, number) for stem in LESSONS for number in range(6)], one_in=3))
+@pytest.mark.sweep(one_in=6)
+@pytest.mark.parametrize("stem, number", [(stem, number) for stem in LESSONS for number in range(6)])
 def test_no_mutant_of_the_course_passes_in_a_box(grader, tmp_path, stem, number):
     notebook, wrong = wrong_everywhere(stem, number)
     found = rows(grader, tmp_path, notebook, 120.0)
@@ -136,8 +136,8 @@ def test_no_attack_that_lasts_has_a_mark(grader, tmp_path, number):
 
 
 @boxed
-@pytest.mark.sweep
-@pytest.mark.parametrize("attack", share(ATTACKS, one_in=2), ids=lambda attack: attack[0])
+@pytest.mark.sweep(one_in=6)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack[0])
 def test_each_attack_alone_has_no_mark(grader, tmp_path, attack):
     assert_no_mark(rows(grader, tmp_path, answered(attack), SHORT), [attack])
 

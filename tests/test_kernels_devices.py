@@ -14,7 +14,7 @@ from conftest import needs_libtpu
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from many_devices import CASES, SETUPS, TRANSFORMATIONS
-from sweeps import daily, share
+from sweeps import daily
 
 from course_lib.kernels import attention, linear, matmul, norm, softmax
 
@@ -106,7 +106,7 @@ def test_every_setup_and_every_transformation_has_a_daily_case():
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("setup", share(SETUPS, one_in=3))
+@pytest.mark.parametrize("setup", SETUPS)
 def test_every_op_in_every_setup_under_every_transformation(setup):
     assert_wanted([case for case in all_cases() if case[1] == setup])
 

@@ -15,7 +15,6 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu as pltpu
 from lesson_files import LESSONS, ROOT, as_a_learner, built
-from sweeps import share
 
 from course_lib import checks
 from course_lib.checks.exercise import lesson
@@ -36,8 +35,10 @@ def is_check(cell):
 # Graded, as `make grade` grades them
 
 
-@pytest.mark.sweep  # every day test_grading_box.py grades an answer of each kind, and test_grading.py wrong ones
-@pytest.mark.parametrize("stem", share(LESSONS, one_in=4))  # test_grading_box.py grades all of them, in a box
+@pytest.mark.sweep(
+    one_in=8
+)  # every day test_grading_box.py grades an answer of each kind, and test_grading.py wrong ones
+@pytest.mark.parametrize("stem", LESSONS)  # test_grading_box.py grades all of them, in a box
 def test_our_own_answers_are_graded_to_full_marks(stem):
     graded = grade(ROOT / f"solutions/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
@@ -46,8 +47,8 @@ def test_our_own_answers_are_graded_to_full_marks(stem):
     assert graded.points == graded.max_points > 0
 
 
-@pytest.mark.sweep  # every day test_grading.py grades an empty notebook
-@pytest.mark.parametrize("stem", share(LESSONS, one_in=4))
+@pytest.mark.sweep(one_in=8)  # every day test_grading.py grades an empty notebook
+@pytest.mark.parametrize("stem", LESSONS)
 def test_no_answers_are_graded_to_none(stem):
     graded = grade(ROOT / f"exercises/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
@@ -108,7 +109,7 @@ def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
 
 
 @needs_libtpu  # without it the line says that the compiler is skipped
-@pytest.mark.sweep  # every day the next test finds, beside what differs, a line that is as it is stored
+@pytest.mark.sweep(one_in=8)  # every day the next test finds, beside what differs, a line that is as it is stored
 @pytest.mark.parametrize("stem", LESSONS)
 def test_nbval_finds_what_is_stored(stem, tmp_path):
     failed, said = nbval(ROOT / f"solutions/{stem}.ipynb", tmp_path)

@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from lesson_files import LESSONS, ROOT
+from sweeps import share
 
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -166,9 +167,9 @@ def missing(python, packages):
     return json.loads(run([python, "-I", "-c", code, *packages]).stdout)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep  # a share in one test: each worker would make an environment of its own
 def test_the_others_run_there_too(colab, course_url, tmp_path):
-    for path in NOTEBOOKS[1:]:
+    for path in share(NOTEBOOKS[1:]):
         _, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
         assert not said, path
 
