@@ -156,6 +156,38 @@ def test_plus_equals_gets_its_own_advice():
     assert said.next.startswith("write o_ref with =, not with +=")
 
 
+def test_rows_that_every_mask_leaves_out_are_named():
+    """Two steps share a block, each writes its own rows, and both leave out row 3: the where is not the mistake."""
+
+    def halves_kernel(x_ref, o_ref):
+        row, step = jax.lax.broadcasted_iota(jnp.int32, (8, 128), 0), pl.program_id(0)
+        mine = (row > 3) == (step == 1)
+        o_ref[...] = jnp.where(mine & (row != 3), 2 * x_ref[...], o_ref[...])
+
+    spec = pl.BlockSpec((8, 128), lambda i: (0, 0))
+    out = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    fn = pl.pallas_call(halves_kernel, out_shape=out, grid=(2,), in_specs=[spec], out_specs=spec)
+    said = judges.judge(fn, lambda x: 2 * x, jnp.arange(1024.0).reshape(8, 128), simulate=False)[-1]
+    assert "No step writes row 3 of this block: at steps (0,) to (1,) the jnp.where with o_ref keeps" in said.message
+    assert said.next.startswith("together the masks of a block's steps must cover all its rows")
+
+
+def test_a_block_that_the_reference_multiplies_by_zero_is_not_needed():
+    """It has the mask as zeros and ones, so NaN shows in its result where no step needs the block."""
+
+    def twice_kernel(x_ref, o_ref):
+        o_ref[...] = 3 * x_ref[...]  # 2 is asked for
+
+    def reference(x):
+        return 2 * jnp.einsum("ij,jk->ik", jnp.eye(4), x, precision="highest")
+
+    spec, x = pl.BlockSpec((1, 128), lambda i: (i, 0)), jnp.arange(1.0, 513).reshape(4, 128)
+    said = judges.judge(
+        pl.pallas_call(twice_kernel, out_shape=x, grid=(4,), in_specs=[spec], out_specs=spec), reference, x
+    )
+    assert said[-1].passed is False and "the result there needs" not in said[-1].message
+
+
 def test_mask_by_multiplying_is_caught_although_the_cpu_compiler_would_hide_it():
     spec = pl.BlockSpec((1024,), lambda i: (i,))
     out_spec = pl.BlockSpec((128,), lambda i: (i,))

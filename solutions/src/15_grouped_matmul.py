@@ -2,9 +2,10 @@
 # # Exercises 15: Grouped matmul
 #
 # You bound the number of visits, make the list of visits in JAX, write the two kernels that walk along it, and repair a
-# third. Nothing here needs a TPU.
+# third. Then come a layer in which each token uses two experts, and a gated one. Nothing here needs a TPU.
 #
-# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 52 minutes. Short of time? Do 15.2 and 15.3.
+# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 74 minutes. Short of time? Do 15.2 and 15.3. Want
+# more? 15.8 and 15.9, 85 minutes, are kernels from an empty cell.
 
 # %%
 # FIRST CELL
@@ -14,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.kernels.grouped import grouped_matmul
 
 TILE = 16  # rows
 
@@ -270,6 +273,251 @@ checks.check("15.5", relu_of)
 
 # %%
 # checks.hint("15.5")
+
+# %% [markdown]
+# ## 15.6 Two experts for a token
+#
+# *Difficulty 3 of 5. 12 minutes, 7 lines.*
+#
+# In most models the router picks two or more experts for a token, and adds up what they return.
+# `two_experts(x, w, expert, share)`: x is float32[T, K], w is float32[E, K, N], `expert` is int32[T, 2] with two different
+# experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T, N], is
+# `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Multiply with one call of the library's
+# `grouped_matmul(rows, w, sizes)`, whose rows have to be sorted by expert; the rest is plain JAX.
+
+
+# %% answer="15.6"
+def two_experts(x, w, expert, share):
+    """Return what both experts of each token return, weighted by its shares."""
+    ### BEGIN SOLUTION
+    order = jnp.argsort(expert.reshape(-1))  # of 2 * T rows, two for each token
+    sizes = jnp.bincount(expert.reshape(-1), length=len(w))
+    o = grouped_matmul(x[order // 2], w, sizes, precision="highest")
+    each = jnp.zeros_like(o).at[order].set(o).reshape(len(x), 2, -1)
+    return jnp.sum(share[:, :, None] * each, axis=1)
+    ### END SOLUTION
+
+
+# %% check="15.6"
+checks.check("15.6", two_experts)
+
+# %%
+# checks.hint("15.6")
+
+# %% [markdown]
+# ## 15.7 Two matmuls and a SiLU
+#
+# *Difficulty 2 of 5. 10 minutes, 8 lines.*
+#
+# Write the kernel of a gated layer, `silu(x @ gate[e]) * (x @ up[e])` for the rows of each group e; the call is given. All
+# arrays are float32. The lists are those of 15.2 without visits for empty groups, and every row belongs to a group.
+
+
+# %% answer="15.7"
+def gated_kernel(
+    group_ref, tile_ref, bounds_ref, count_ref, x_ref, gate_ref, up_ref, o_ref
+):
+    """Compute the rows of a tile that belong to one group."""
+    ### BEGIN SOLUTION
+    v = pl.program_id(0)
+    e = group_ref[v]
+
+    @pl.when(v < count_ref[0])
+    def visit():
+        row = tile_ref[v] * TILE + jax.lax.broadcasted_iota(jnp.int32, o_ref.shape, 0)
+        mine = (row >= bounds_ref[e]) & (row < bounds_ref[e + 1])
+        o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], up_ref[...])
+        o_ref[...] = jnp.where(mine, o, o_ref[...])
+
+    ### END SOLUTION
+
+
+# %% given="15.7"
+def gated(x, gate, up, group, tile, bounds, count):
+    (rows, k), (_, _, n) = x.shape, gate.shape
+    of_matrix = pl.BlockSpec((None, k, n), lambda v, group_ref, *_: (group_ref[v], 0, 0))
+    return pl.pallas_call(
+        gated_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=4,
+            grid=group.shape,
+            in_specs=[pl.BlockSpec((TILE, k), of_tile), of_matrix, of_matrix],
+            out_specs=pl.BlockSpec((TILE, n), of_tile),
+        ),
+    )(group, tile, bounds, count, x, gate, up)
+
+
+# %% check="15.7"
+checks.check("15.7", gated)
+
+# %%
+# checks.hint("15.7")
+
+# %% [markdown]
+# ## 15.8 From an empty cell: a grouped matmul
+#
+# *Difficulty 5 of 5. 60 minutes, 55 lines. Further.*
+#
+# `ragged_matmul(x, w, sizes)` is the whole kernel: x is bfloat16[T, K], w is bfloat16[E, K, N], and `sizes` is int32[E]. Sums are
+# kept in float32. T is a multiple of 128. The sizes add up to T or less. Rows past the last group may be NaN, and their rows
+# of the result are 0. JAX may prepare lists, and only lists, outside the kernel.
+#
+# For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with the
+# sizes of the lesson's opening, and at most 117,000 with the nearly even ones. The lesson's kernel with tiles of 256 rows
+# takes about 119,000 in both cases, and one matrix for all rows 75,000. `vmem_limit_bytes` may be 100 << 20.
+
+
+# %% answer="15.8"
+ragged_matmul = None
+### BEGIN SOLUTION
+ROWS_OF_TILE, CHUNK = 512, 128
+
+
+def lists_of(sizes, rows, tile):
+    """Return the lists of visits; the last group is nobody's."""
+    tiles, groups = pl.cdiv(rows, tile), len(sizes) + 1
+    bounds = jnp.concatenate(
+        [jnp.zeros(1, jnp.int32), jnp.cumsum(sizes), jnp.full(1, rows)]
+    )
+    starts, ends = bounds[:-1], bounds[1:]
+    first = starts // tile
+    met = jnp.where(ends > starts, (ends - 1) // tile - first + 1, 0)
+    before, count = jnp.cumsum(met) - met, jnp.sum(met)
+    most = tiles + groups - 1
+    v = jnp.minimum(jnp.arange(most), count - 1)
+    group = jnp.repeat(jnp.arange(groups), met, total_repeat_length=most)[v]
+    tile_of = first[group] + v - before[group]
+    return [a.astype(jnp.int32) for a in (group, tile_of, bounds, count[None])]
+
+
+def multiply_chunks(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
+    """Multiply the chunks of a tile that have rows of the group."""
+    v, tile, nobody = pl.program_id(0), x_ref.shape[0], bounds_ref.shape[0] - 2
+    e = group_ref[v]
+    start = jnp.maximum(bounds_ref[e] - tile_ref[v] * tile, 0)
+    end = jnp.minimum(bounds_ref[e + 1] - tile_ref[v] * tile, tile)
+    whole = (start == 0) & (end == tile)
+
+    def product(part):
+        o = jnp.dot(x_ref[part], w_ref[...], preferred_element_type=jnp.float32)
+        return o.astype(o_ref.dtype)
+
+    def merge(o, part, at):
+        row = at + jax.lax.broadcasted_iota(jnp.int32, o.shape, 0)
+        o_ref[part] = jnp.where(row >= start, o, o_ref[part])
+
+    @pl.when((v < count_ref[0]) & (e == nobody))
+    def zeros():
+        merge(jnp.zeros_like(o_ref), slice(None), 0)
+
+    @pl.when((v < count_ref[0]) & (e < nobody) & whole)
+    def tile_at_once():
+        o_ref[...] = product(slice(None))
+
+    @pl.when((v < count_ref[0]) & (e < nobody) & ~whole)
+    def chunks():
+        @pl.loop(start // CHUNK, pl.cdiv(end, CHUNK))
+        def chunk(n):
+            part = pl.ds(pl.multiple_of(n * CHUNK, CHUNK), CHUNK)
+            merge(product(part), part, n * CHUNK)
+
+
+def in_visits(kernel, x, w, sizes):
+    """Run a kernel on the visits of large tiles."""
+    (rows, k), (experts, _, n) = x.shape, w.shape
+    tile = min(ROWS_OF_TILE, rows)
+    lists = lists_of(sizes, rows, tile)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=4,
+            grid=lists[0].shape,
+            in_specs=[
+                pl.BlockSpec((tile, k), lambda v, group, tile, *_: (tile[v], 0)),
+                pl.BlockSpec(
+                    (None, k, n),
+                    lambda v, group, *_: (jnp.minimum(group[v], experts - 1), 0, 0),
+                ),
+            ],
+            out_specs=pl.BlockSpec((tile, n), lambda v, group, tile, *_: (tile[v], 0)),
+        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=100 << 20),
+    )(*lists, x, w)
+
+
+def ragged_matmul(x, w, sizes):
+    """Return x[i] @ w[e] for the rows i of each group e, and 0 for those of none."""
+    return in_visits(multiply_chunks, x, w, sizes)
+
+
+### END SOLUTION
+
+# %% check="15.8"
+checks.check("15.8", ragged_matmul)
+
+# %%
+# checks.hint("15.8")
+
+# %% [markdown]
+# ## 15.9 Golf: nearly even groups
+#
+# *Difficulty 4 of 5. 25 minutes, 35 lines. Further.*
+#
+# `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. Scored are the nearly even groups of 500, 530,
+# 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)), which is less than the library's
+# kernel takes, and less than that of 15.8 takes if it goes through chunks of 128 rows.
+
+
+# %% answer="15.9"
+faster_matmul = None
+### BEGIN SOLUTION
+SIZES = 128, 256, 384, 512  # rows of a matmul
+
+
+def multiply_once(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
+    """Multiply all rows that a group has in a tile by one matmul of a size that fits."""
+    v, tile, nobody = pl.program_id(0), x_ref.shape[0], bounds_ref.shape[0] - 2
+    e = group_ref[v]
+    start = jnp.maximum(bounds_ref[e] - tile_ref[v] * tile, 0)
+    end = jnp.minimum(bounds_ref[e + 1] - tile_ref[v] * tile, tile)
+    at = start // 16 * 16  # 16 rows of bfloat16 are a tile of registers
+    counts = v < count_ref[0]
+
+    def merge(o, part, at):
+        row = at + jax.lax.broadcasted_iota(jnp.int32, o.shape, 0)
+        o_ref[part] = jnp.where(row >= start, o, o_ref[part])
+
+    @pl.when(counts & (e == nobody))
+    def zeros():
+        merge(jnp.zeros_like(o_ref), slice(None), 0)
+
+    below = 0
+    for size in [size for size in SIZES if size < tile] + [tile]:
+
+        @pl.when(counts & (e < nobody) & (end - at > below) & (end - at <= size))
+        def multiply(size=size):
+            first = pl.multiple_of(jnp.minimum(at, tile - size), 16)
+            part = pl.ds(first, size)
+            o = jnp.dot(x_ref[part], w_ref[...], preferred_element_type=jnp.float32)
+            merge(o.astype(o_ref.dtype), part, first)
+
+        below = size
+
+
+def faster_matmul(x, w, sizes):
+    """Return what ragged_matmul returns."""
+    return in_visits(multiply_once, x, w, sizes)
+
+
+### END SOLUTION
+
+# %% check="15.9"
+checks.check("15.9", faster_matmul)
+
+# %%
+# checks.hint("15.9")
 
 # %% [markdown]
 # <!-- next -->

@@ -13,6 +13,7 @@ from course_lib.judges.tolerance.rounding import QUICKLY
 from course_lib.judges.verdict import Complaint
 
 _MOST_BLOCKS = 128  # of an input, because each takes a run of the reference
+_LARGE = 1e3  # a number that any input may have, and that shows in a sum as in a maximum
 _NOTHING = 1e-6  # of the largest value: so small a change may be rounding
 
 
@@ -85,12 +86,13 @@ def _kind(array) -> tuple:
 def _poisoned(inputs: list, region: tuple, reference: Callable, args: tuple, number: int) -> Callable:
     """Return whether the region of the reference's result changes if one block of one of the inputs is poisoned.
 
-    Floats become NaN, and integers others. The function takes the number of the input and the start of its block, and
-    compiles once for all of them. With no input it returns whether the region has a NaN all the same.
+    Floats become NaN, and then large numbers of both signs, because a reference may multiply by 0 what does not count;
+    integers become others. The function takes the number of the input and the start of its block, and compiles once for
+    all of them. With no input it returns whether the region has a NaN all the same.
     """
     leaves, tree = jax.tree.flatten(args)
 
-    def region_behind(leaves, starts):  # the leaves are arguments because XLA takes seconds to fold constants
+    def region_behind(leaves, starts, poison):  # the leaves are arguments because XLA takes seconds to fold constants
         changed = [*leaves]
         for (operand, place), start in zip(inputs, starts, strict=True):
             inside = jnp.ones(operand.shape, bool)
@@ -98,21 +100,25 @@ def _poisoned(inputs: list, region: tuple, reference: Callable, args: tuple, num
                 along = jax.lax.broadcasted_iota(jnp.int32, operand.shape, axis)
                 inside &= (along >= start[axis]) & (along < start[axis] + size)
             was = leaves[place]
-            poison = jnp.nan if jnp.issubdtype(was.dtype, jnp.floating) else ~was
-            changed[place] = jnp.where(inside.reshape(was.shape), poison, was)
+            new = poison if jnp.issubdtype(was.dtype, jnp.floating) else ~was
+            changed[place] = jnp.where(inside.reshape(was.shape), new, was).astype(was.dtype)
         return jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
 
     compiled = jax.jit(region_behind, compiler_options=QUICKLY)
     nowhere = [np.array(operand.shape) for operand, _ in inputs]
-    before = np.asarray(compiled(leaves, nowhere), np.float64)
+    before = np.asarray(compiled(leaves, nowhere, np.nan), np.float64)
     least = _NOTHING * np.abs(before).max(initial=0.0, where=np.isfinite(before))
 
     def poisoned(which: int | None = None, start=()) -> bool:
         if which is None:
             return bool(np.isnan(before).any())
         starts = [np.array(start) if n == which else none for n, none in enumerate(nowhere)]
-        after = np.asarray(compiled(leaves, starts), np.float64)
-        return bool((~(np.abs(after - before) <= least)).any())
+
+        def changes(poison: float) -> bool:
+            after = np.asarray(compiled(leaves, starts, poison), np.float64)
+            return bool((~(np.abs(after - before) <= least)).any())
+
+        return changes(np.nan) and (changes(_LARGE) or changes(-_LARGE))
 
     return poisoned
 

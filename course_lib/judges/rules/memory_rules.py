@@ -55,14 +55,47 @@ def read_first(found: Finding) -> Complaint | None:
     """Report memory that is read before anything has been written there."""
     for call in found.walk.calls:
         for read in memory.unwritten_reads(call):
-            if not (masking.is_chosen(call, read.ref) and _is_kept_out(found)):
-                return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
+            chosen = masking.is_chosen(call, read.ref)
+            if chosen and _is_kept_out(found):
+                continue
+            if chosen and (kept := _kept_by_all(found, call, read.ref)):
+                return kept
+            return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
     return None
 
 
 def _is_kept_out(found: Finding) -> bool:
     """Whether garbage, which is NaN, does not show in the first wrong element."""
     return not found.unwritten[found.first] or found.is_nan_without_garbage
+
+
+def _kept_by_all(found: Finding, call: grid.Call, ref: str) -> Complaint | None:
+    """Report rows of an output block in which every step keeps what the block held, by a jnp.where with it."""
+    if found.made_by is None or found.made_by[0] is not call or found.made_by[1].name != ref or not len(found.steps):
+        return None
+    output, steps = found.made_by[1], found.steps
+    start, size = output.starts[steps[0]].tolist(), output.block_shape
+    block = found.unwritten[tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))]
+    axis = max(block.ndim - 2, 0)
+    rows = np.moveaxis(block, axis, 0).reshape(block.shape[axis], -1) if block.ndim else block.reshape(1, 1)
+    left = rows.all(axis=1)
+    if not left.any() or left.all() or not np.array_equal(rows.any(axis=1), left):
+        return None
+    first, last = (call.step(int(steps[n])) for n in (0, -1))
+    where = f"step {first}" if len(steps) == 1 else f"steps {first} to {last}"
+    return Complaint(
+        f"No step writes {_rows(np.flatnonzero(left).tolist())} of this block: at {where} the jnp.where with {ref} "
+        "keeps what lay there, garbage.",
+        "together the masks of a block's steps must cover all its rows. Is one off by a row, or does it count from "
+        "another row than the block's first?",
+    )
+
+
+def _rows(numbers: list[int]) -> str:
+    """Return "row 3", "rows 3 to 7" or, of those that do not follow each other, "rows 3 to 7 and 12 more"."""
+    run = next((n for n, row in enumerate(numbers) if row != numbers[0] + n), len(numbers))
+    which = f"row {numbers[0]}" if run == 1 else f"rows {numbers[0]} to {numbers[run - 1]}"
+    return which if run == len(numbers) else f"{which} and {len(numbers) - run} more"
 
 
 def _own_name(call: grid.Call, ref: str) -> str:

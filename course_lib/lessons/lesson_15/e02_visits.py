@@ -46,24 +46,12 @@ def _kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
 
 
 def _with_lists(visits):
-    """Return a grouped matmul that walks along the learner's lists. Raise Unfit for lists of another form."""
+    """Return a grouped matmul that walks along the learner's lists. Raise Unfit for wrong ones."""
+    _demand_right_lists(visits)
 
     def grouped(x, w, sizes):
-        (rows, k), (experts, _, n) = x.shape, w.shape
+        (rows, k), (_, _, n) = x.shape, w.shape
         found = visits(sizes, rows, of.TILE)
-        most = rows // of.TILE + experts - 1
-        if not isinstance(found, tuple | list) or len(found) != 4:
-            raise Unfit(
-                f"visits returns {described(found)}, and four arrays are asked for.",
-                "return group, tile, bounds, count.",
-            )
-        for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
-            if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
-                raise Unfit(
-                    f"For {rows} rows in tiles of {of.TILE} and {experts} groups, {name} must be int32[{size}], and "
-                    f"it is {described(each)}.",
-                    "jnp.repeat takes total_repeat_length, and .astype(jnp.int32) makes integers of 32 bits.",
-                )
 
         def rows_map(v, group, tile, *_):
             return tile[v], 0
@@ -73,7 +61,7 @@ def _with_lists(visits):
             out_shape=jax.ShapeDtypeStruct((rows, n), x.dtype),
             grid_spec=pltpu.PrefetchScalarGridSpec(
                 num_scalar_prefetch=4,
-                grid=(most,),
+                grid=found[0].shape,
                 in_specs=[
                     pl.BlockSpec((of.TILE, k), rows_map),
                     pl.BlockSpec((None, k, n), lambda v, group, *_: (group[v], 0, 0)),
@@ -85,8 +73,8 @@ def _with_lists(visits):
     return grouped
 
 
-def _lists_right(visits):
-    """Demand the lists themselves: of many sizes, each step by itself."""
+def _demand_right_lists(visits) -> None:
+    """Raise Unfit unless the lists are right for many sizes, each step by itself."""
     rng = np.random.default_rng(0)
     for tile, experts in ((8, 4), (16, 3), (8, 8)):
         for _ in range(4):
@@ -95,16 +83,34 @@ def _lists_right(visits):
             if rng.integers(2):
                 cuts = cuts // tile * tile
             sizes = np.diff([0, *cuts, rows]).astype(np.int32)
-            both = of.lists(sizes, rows, empty=True, tile=tile), visits(jnp.array(sizes), rows, tile)
-            wanted, found = (dict(zip(_NAMES, map(np.asarray, each), strict=True)) for each in both)
+            found = visits(jnp.array(sizes), rows, tile)
+            _demand_form(found, rows, tile, experts)
+            wanted = of.lists(sizes, rows, empty=True, tile=tile)
+            wanted, found = (dict(zip(_NAMES, map(np.asarray, each), strict=True)) for each in (wanted, found))
             for name in ("bounds", "count", "group", "tile"):
                 if not np.array_equal(found[name], wanted[name]):
-                    return (
+                    raise Unfit(
                         f"For sizes {sizes.tolist()} and tiles of {tile}, {name} is {found[name].tolist()}; it should "
                         f"be {wanted[name].tolist()}.",
                         _NEXT[name],
+                        headline=f"{name} is wrong.",
                     )
-    return None
+
+
+def _demand_form(found, rows: int, tile: int, experts: int) -> None:
+    """Raise Unfit unless these are four arrays of the right shapes and dtypes."""
+    most = rows // tile + experts - 1
+    if not isinstance(found, tuple | list) or len(found) != 4:
+        raise Unfit(
+            f"visits returns {described(found)}, and four arrays are asked for.", "return group, tile, bounds, count."
+        )
+    for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
+        if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
+            raise Unfit(
+                f"For {rows} rows in tiles of {tile} and {experts} groups, {name} must be int32[{size}], and it is "
+                f"{described(each)}.",
+                "jnp.repeat takes total_repeat_length, and .astype(jnp.int32) makes integers of 32 bits.",
+            )
 
 
 EXERCISE = Exercise(
@@ -115,7 +121,6 @@ EXERCISE = Exercise(
     build=_with_lists,
     cases=_cases,
     reference=_grouped,
-    also=(_lists_right,),
     arithmetic_around=True,
     hints=(
         "Do the five steps one after another, and print each for sizes [5, 0, 11, 4, 12] and tiles of 8.",

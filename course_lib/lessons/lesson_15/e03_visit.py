@@ -32,6 +32,13 @@ def _last_visit(x, w, group, tile, bounds, count):
     return jnp.where(chosen[:, None] < len(w), o, 0)
 
 
+def _nobody_multiplied(x, w, group, tile, bounds, count):
+    """Return it where nobody's rows are multiplied by the matrix that the index map gives them."""
+    there = jnp.arange(ROWS)[:, None] < bounds[len(w)]
+    last = jnp.dot(jnp.where(there, 0, x), w[-1], precision="highest")
+    return jnp.where(there, of.grouped(x, w, bounds), last)
+
+
 EXERCISE = Exercise(
     id="15.3",
     title="A visit",
@@ -45,6 +52,11 @@ EXERCISE = Exercise(
             means="each visit writes the whole tile, and the last one is left",
             value=_last_visit,
             next="keep the rows of other groups: jnp.where(mine, o, o_ref[...]).",
+        ),
+        judges.Slip(
+            means="the rows that belong to nobody are multiplied by the last matrix",
+            value=_nobody_multiplied,
+            next="where group_ref[v] is the number of the experts, the result is 0.",
         ),
     ),
     hints=(

@@ -48,8 +48,9 @@ def mine(bounds, rows: int):
 
 def grouped(x, w, bounds):
     """Return the grouped matmul of x [T, K] and w [E, K, N]; zeros for the rows of no group."""
-    x = jnp.where(jnp.arange(len(x))[:, None] < bounds[len(w)], x, 0)
-    return jnp.einsum("et,tk,ekn->tn", mine(bounds[: len(w) + 1], len(x)), x, w, precision="highest")
+    row = jnp.arange(len(x))
+    own = w[jnp.minimum(jnp.searchsorted(bounds[1:], row, side="right"), len(w) - 1)]  # of each row: NaN stays in its
+    return jnp.where(row[:, None] < bounds[len(w)], jnp.einsum("tk,tkn->tn", x, own, precision="highest"), 0)
 
 
 def gradient(x, g, bounds):

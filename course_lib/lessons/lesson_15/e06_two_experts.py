@@ -1,0 +1,131 @@
+"""A layer in which each token uses two experts: sorting, the kernel, and back."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_15 import groups as of
+
+SIZES = ((24, 4, 128), (40, 6, 256), (16, 3, 128))  # tokens, experts, columns
+
+
+def _cases() -> list[tuple]:
+    """Return tokens with two different experts each, some more popular than others, and shares that add up to 1."""
+    cases = []
+    for seed, (tokens, experts, n) in enumerate(SIZES):
+        rng = np.random.default_rng(seed)
+        expert = np.array([rng.permutation(experts)[:2] for _ in range(tokens)], np.int32)
+        if seed == 1:
+            expert = np.where(expert == experts - 1, (expert[:, ::-1] + 1) % (experts - 1), expert)  # one has no rows
+        share = rng.uniform(0.2, 0.8, tokens).astype(np.float32)
+        x, w = of.values(seed, tokens, 128), of.values(9 + seed, experts, 128, n)
+        cases.append((x, w, jnp.array(expert), jnp.array(np.stack([share, 1 - share], axis=1))))
+    return cases
+
+
+def _of_each(x, w, expert):
+    """Return the product of each token with the matrices of both its experts, [T, 2, N]."""
+    chosen = expert[:, :, None] == jnp.arange(len(w))
+    return jnp.einsum("tje,tk,ekn->tjn", chosen.astype(jnp.float32), x, w, precision="highest")
+
+
+def _two_experts(x, w, expert, share):
+    return jnp.einsum("tj,tjn->tn", share, _of_each(x, w, expert), precision="highest")
+
+
+def _order(expert):
+    return jnp.argsort(expert.reshape(-1))
+
+
+def _sorted(each, expert, times):
+    """Return rows [T, 2, N], sorted by expert ``times`` times."""
+    rows = each.reshape(-1, each.shape[2])
+    for _ in range(times):
+        rows = rows[_order(expert)]
+    return rows.reshape(each.shape)
+
+
+def _not_back(x, w, expert, share):
+    """Return it where the results stay in the order of the experts, with the shares of theirs."""
+    return _sorted(share[:, :, None] * _of_each(x, w, expert), expert, 1).sum(axis=1)
+
+
+def _not_back_shares_alone(x, w, expert, share):
+    """Return it where the results stay in the order of the experts, and the shares in that of the tokens."""
+    return jnp.sum(share[:, :, None] * _sorted(_of_each(x, w, expert), expert, 1), axis=1)
+
+
+def _back_by_order(x, w, expert, share):
+    """Return it where the sorted results are sorted once more instead of put back."""
+    return jnp.sum(share[:, :, None] * _sorted(_of_each(x, w, expert), expert, 2), axis=1)
+
+
+def _shares_sorted(x, w, expert, share):
+    """Return it where the share of a row is taken from the place that the row has after sorting."""
+    order, each = _order(expert), _of_each(x, w, expert).reshape(-1, w.shape[2])
+    taken = jnp.zeros(len(order)).at[order].set(share.reshape(-1))
+    return (taken[:, None] * each).reshape(len(x), 2, -1).sum(axis=1)
+
+
+def _first_alone(x, w, expert, share):
+    return share[:, :1] * _of_each(x, w, expert)[:, 0]
+
+
+def _second_alone(x, w, expert, share):
+    return share[:, 1:] * _of_each(x, w, expert)[:, 1]
+
+
+def _later_alone(x, w, expert, share):
+    """Return it where the expert with the larger number replaces the other."""
+    later = jnp.argmax(expert, axis=1)[:, None, None]
+    return jnp.take_along_axis(share[:, :, None] * _of_each(x, w, expert), later, axis=1)[:, 0]
+
+
+def _as_one(x, w, expert, share):
+    return _of_each(x, w, expert).sum(axis=1)
+
+
+_BACK = "put row i of the sorted results back to order[i]: jnp.zeros_like(o).at[order].set(o)."
+_ADD = "add both results of a token: reshape to (T, 2, N) and sum over axis 1, or use .at[token].add."
+
+EXERCISE = Exercise(
+    id="15.6",
+    title="Two experts for a token",
+    kind="write",
+    defines="two_experts",
+    cases=_cases,
+    reference=_two_experts,
+    arithmetic_around=True,
+    slips=(
+        judges.Slip(means="the results are left in the order of the experts", value=_not_back, next=_BACK),
+        judges.Slip(means="the results are left in the order of the experts", value=_not_back_shares_alone, next=_BACK),
+        judges.Slip(means="the results are sorted a second time, not put back", value=_back_by_order, next=_BACK),
+        judges.Slip(
+            means="a share meets the row of another token",
+            value=_shares_sorted,
+            next="multiply after the results are back in the order of the tokens, or sort the shares like the rows.",
+        ),
+        judges.Slip(means="only the first expert of each token counts", value=_first_alone, next=_ADD),
+        judges.Slip(means="only the second expert of each token counts", value=_second_alone, next=_ADD),
+        judges.Slip(
+            means="the later expert of each token replaces the other: .at[].set keeps one of two rows",
+            value=_later_alone,
+            next=_ADD,
+        ),
+        judges.Slip(
+            means="the shares do not count",
+            value=_as_one,
+            next="multiply the result of each expert by the token's share for it before you add.",
+        ),
+    ),
+    hints=(
+        "Think of 2 * T rows: each token twice in a row, once for each of its experts. From then on every row has one "
+        "expert.",
+        "order = jnp.argsort(expert.reshape(-1)) sorts the 2 * T rows, and row i of the sorted ones belongs to token "
+        "order[i] // 2. jnp.bincount with length= counts the rows of each expert.",
+        "o = grouped_matmul(x[order // 2], w, sizes); zeros of o's shape, .at[order].set(o), reshape to (T, 2, N), "
+        "times share[:, :, None], sum over axis 1.",
+    ),
+    points=3,
+)

@@ -1,0 +1,78 @@
+"""Two matmuls and a SiLU in one kernel of visits."""
+
+import jax
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_15 import groups as of
+
+SIZES = ((10, 0, 22, 8, 24), (16, 32, 16), (1, 62, 1), (0, 0, 64))
+LARGE = 16.0  # the gate's matrix, so that its products reach 100: exp(100) is infinite in float32
+
+
+def _cases() -> list[tuple]:
+    cases = []
+    for seed, sizes in enumerate(SIZES):
+        x, gate, up = of.values(seed, 64, 128), *(of.values(n + seed, len(sizes), 128, 128) for n in (9, 50))
+        cases.append((x / 4, gate * (LARGE if seed == 2 else 0.5), up / 4, *of.lists(sizes, 64)))
+    return cases
+
+
+def _products(x, gate, up, bounds):
+    return of.grouped(x, gate, bounds), of.grouped(x, up, bounds)
+
+
+def _gated(x, gate, up, group, tile, bounds, count):
+    g, u = _products(x, gate, up, bounds)
+    return jax.nn.silu(g) * u
+
+
+def _exchanged(x, gate, up, group, tile, bounds, count):
+    g, u = _products(x, gate, up, bounds)
+    return g * jax.nn.silu(u)
+
+
+def _sigmoid(x, gate, up, group, tile, bounds, count):
+    g, u = _products(x, gate, up, bounds)
+    return jax.nn.sigmoid(g) * u
+
+
+def _of_all(x, gate, up, group, tile, bounds, count):
+    g, u = _products(x, gate, up, bounds)
+    return jax.nn.silu(g * u)
+
+
+EXERCISE = Exercise(
+    id="15.7",
+    title="Two matmuls and a SiLU",
+    kind="write",
+    defines="gated_kernel",
+    judged="gated",
+    cases=_cases,
+    reference=_gated,
+    slips=(
+        judges.Slip(
+            means="the SiLU is applied to up, not to gate",
+            value=_exchanged,
+            next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
+        ),
+        judges.Slip(
+            means="sigmoid stands where SiLU should be",
+            value=_sigmoid,
+            next="silu(z) = z * sigmoid(z): jax.nn.silu does both.",
+        ),
+        judges.Slip(
+            means="the SiLU is applied to the product of both",
+            value=_of_all,
+            next="apply it to dot(x, gate) alone, and multiply then.",
+        ),
+    ),
+    hints=(
+        "What is different from 15.3? Only the number that a row of the result gets.",
+        "The row gets jax.nn.silu of one product, times the other product. jax.nn.silu(z) is z * sigmoid(z), "
+        "without the overflow that z * exp(z) / (1 + exp(z)) has for large z.",
+        "o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], up_ref[...]); then jnp.where(mine, o, "
+        "o_ref[...]), under pl.when(v < count_ref[0]).",
+    ),
+    points=2,
+)

@@ -1,0 +1,25 @@
+"""Golf: a grouped matmul of nearly even groups, in as few cycles as possible."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.lessons.lesson_15 import e08_grouped_matmul as of
+
+EXERCISE = Exercise(
+    id="15.9",
+    title="Golf: nearly even groups",
+    kind="golf",
+    defines="faster_matmul",
+    cases=of.cases,
+    reference=of.reference,
+    slips=of.SLIPS,
+    golf=Golf(unit=CYCLES, par=109_000, at=lambda: of.shapes(of.NEARLY_EVEN), floor=65_000),
+    hints=(
+        "Groups of about 512 rows end anywhere, so most visits have a few rows, or nearly all. How many rows does your "
+        "kernel multiply for each of them, and in how many matmuls?",
+        "A matmul of 384 rows is faster than three of 128, because each of these loads the matrix into the MXU again. "
+        "So let one matmul cover all rows that a group has in a tile. Its size has to be known at compile time.",
+        "Sizes 128, 256, 384 and 512, each under a pl.when of its own, and a first row rounded down to a multiple of "
+        "16, and such that the rows end within the tile. Below that: copies by hand, which begin where a group begins.",
+    ),
+    points=4,
+)
