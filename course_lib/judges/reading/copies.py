@@ -6,7 +6,7 @@ A wait without a copy would hang the chip, and the simulator too, so it is found
 import functools
 
 from course_lib import grid
-from course_lib.judges.reading import memory
+from course_lib.judges.reading import looked_up, memory
 from course_lib.judges.reading.copies_conflicts import started_twice, taken_for_another, touched
 from course_lib.judges.reading.copies_in_flight import Pending, at_step, key_of, named, same_place, semaphore_named
 from course_lib.judges.verdict import Complaint
@@ -105,11 +105,13 @@ def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint 
     """Report a copy from or into rows that a ref does not have."""
     for name, part, length in ((use.source, use.source_part, use.source_length), (use.ref, use.part, use.length)):
         if part is not None and (part[entry, 0] < 0 or part[entry].sum() > length):
-            return Complaint(
+            what = (
                 f"{at_step(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that reaches outside: "
-                f"{named(name, part, entry)}, and {name} has {length} along axis 0.",
-                "look at the last turn: is the next copy started though there is no next one?",
+                f"{named(name, part, entry)}, and {name} has {length} along axis 0."
             )
+            if where := looked_up.entry(call, int(part[entry, 0]), part[:, 0]):
+                return Complaint(f"{what} {int(part[entry, 0])} stands in {where}.", looked_up.advice(where))
+            return Complaint(what, "look at the last turn: is the next copy started though there is no next one?")
     return None
 
 

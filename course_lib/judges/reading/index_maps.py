@@ -3,6 +3,7 @@
 import numpy as np
 
 from course_lib import grid, text
+from course_lib.judges.reading import looked_up
 from course_lib.judges.verdict import Complaint
 
 _PLACES = ("first", "second", "third", "fourth", "fifth")
@@ -18,6 +19,9 @@ def outside(call: grid.Pipeline) -> Complaint | None:
             f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
             f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}."
         )
+        axis = next((n for n, (b, most) in enumerate(zip(block, operand.blocks, strict=True)) if not 0 <= b < most), 0)
+        if where := looked_up.entry(call, block[axis], operand.indices[:, axis]):
+            return Complaint(f"{what} {block[axis]} stands in {where}.", looked_up.advice(where))
         stops = isinstance(call, grid.Call) and _is_past_the_memory(operand, block)
         return Complaint(f"{what} A v5e stops there." if stops else what, _cure(call, operand))
     return None

@@ -1,0 +1,29 @@
+"""Where a number stands that a kernel has looked up in a prefetched array."""
+
+import numpy as np
+
+from course_lib import grid
+
+
+def entry(call: grid.Pipeline, number: int, numbers: np.ndarray) -> str | None:
+    """Return "table_ref[0, 3]" for the first entry of a prefetched array that is ``number``; None if there is none.
+
+    ``numbers``: all that were used in its place. They must stand in the same array, or be 0, or it is a coincidence.
+    """
+    if not isinstance(call, grid.Call):
+        return None
+    names = [operand.name for operand in call.operands if operand.role == "prefetch"]
+    for name, values in zip(names, call.scalars, strict=False):
+        if values.dtype.kind not in "iu" or not np.isin(numbers[numbers != 0], values).all():
+            continue
+        if len(places := np.argwhere(values == number)):
+            return f"{name}[{', '.join(map(str, places[0].tolist()))}]" if values.ndim else name
+    return None
+
+
+def advice(where: str) -> str:
+    """Return what to try where the number that was looked up at ``where`` is of no block."""
+    return (
+        f"does {where} count? Entries behind the last one that does may hold anything: look up only those that count, "
+        "and stay at the last of them, with jnp.minimum, where there are more steps."
+    )
