@@ -1,5 +1,6 @@
 """The kinds compute (a function of plain numbers) and several (a dict of small questions)."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -124,6 +125,13 @@ def test_tolerance_is_that_of_the_result():
     rough = Formula(name="pi", unit="", formula="3.14159 * a", proof=lambda a, b: 0, tolerance=0.01)
     assert of_a_function(lambda a, b: 22 / 7 * a, rough).passed
     assert not of_a_function(lambda a, b: 3.2 * a, rough).passed
+
+
+@pytest.mark.parametrize("rounding", [math.floor, math.ceil, round])
+def test_values_that_are_rounded_are_said_to_be(rounding):
+    third = Formula(name="a third", unit="", formula="(a + 1) / 3 + 0.4", proof=lambda a, b: (a + 1) / 3 + 0.4)
+    said = of_a_function(lambda a, b: rounding((a + 1) / 3 + 0.4), third)
+    assert said.message.endswith("Your values are rounded.") and said.next == "leave the rounding out."
 
 
 @pytest.mark.parametrize(

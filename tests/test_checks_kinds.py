@@ -116,6 +116,11 @@ def test_a_rounded_answer_is_close():
     assert "Close" not in said_of(predicting(tolerance=0.01), "94 us").message
 
 
+def test_a_count_that_is_close_may_be_rounded_or_miscounted():
+    said = said_of(predicting(tolerance=0.0), "99 us")
+    assert "can be counted" in said.message and said.next.startswith("did you round? If not")
+
+
 def test_a_prefix_slip_is_seen_where_the_digits_would_pass():
     task = predicting(tolerance=0.25)
     assert "The digits are right" in said_of(task, "90 ms").message

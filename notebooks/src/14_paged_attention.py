@@ -463,7 +463,7 @@ for count in (4, 16):
 # %% [markdown]
 # With 16 pages a step the kernel comes close to its bytes. More than half of a step is now scalar code, and it grows with
 # the number of pages, hardly with that of steps: for each of its refs a step evaluates the index map, compares the result
-# with that of the step before, checks that the page lies inside the array, and computes the addresses of a copy.
+# with that of the step before, and computes the addresses of a copy.
 #
 # But four texts of the same length are an exception. **Predict** how long the same kernel takes for four *ragged*
 # sequences, of 1000, 300, 700 and 20 tokens, which have half as many tokens in all.

@@ -120,6 +120,8 @@ def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[st
     for other in asked.results:
         if other is not result and _agree(values, asked.values(other.formula), other.tolerance):
             return f"What you return for {result.name} is {other.name}.", _order(asked)
+    if _are_rounded(values, rights):
+        return f"{_by_example(task, result, values, rights)} Your values are rounded.", "leave the rounding out."
     return _by_example(task, result, values, rights), "take this case by hand, on paper, and compare line by line."
 
 
@@ -133,6 +135,12 @@ def _by_example(task: Exercise, result: Formula, values: list[float], rights: li
         return f"{said} In every case it is {quantity.shown(float(f'{ratios[0]:.4g}'), 'times')} what it should be."
     right_ones = sum(_close(v, r, result.tolerance) for v, r in zip(values, rights, strict=True))
     return f"{said} {right_ones} of {len(values)} cases are right."
+
+
+def _are_rounded(values: list[float], rights: list[float]) -> bool:
+    """Whether all values are whole, and what is asked for, rounded up or down."""
+    pairs = zip(values, rights, strict=True)
+    return all(value in (math.floor(right), math.ceil(right)) for value, right in pairs)
 
 
 def _first_wrong(values: list[float], rights: list[float], tolerance: float) -> int:

@@ -27,6 +27,10 @@ PARTS = {
         near={
             3: "A prompt has a query for each of its tokens.",
             459: "The tokens in the cache ask nothing any more. Who asks in this step?",
+            50: "Those are the prompt's. The other two sequences have a query each.",
+            51: "There are two sequences with one query each, beside the prompt.",
+            53: "Count the sequences that write one token: two.",
+            64: "That is the room in the last page, too. Only tokens have a row.",
             8: "That is the room for sequences. How many tokens ask in this step?",
         },
         why="50 of the prompt, and one each of the others.",
