@@ -37,7 +37,7 @@
 # +    tiles = first[group] + v
 
 
-# %% answer="15.2" name="not padded with the last" judge="exercise" says="tile is \\["
+# %% answer="15.2" name="not padded with the last" judge="exercise" says="tiles is \\["
 # -    v = jnp.minimum(jnp.arange(most), count - 1)
 # +    v = jnp.minimum(jnp.arange(most), count)
 

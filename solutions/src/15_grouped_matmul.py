@@ -4,8 +4,8 @@
 # You bound the number of visits, make the list of visits in JAX, write the two kernels that walk along it, and repair a
 # third. Then come a layer in which each token uses two experts, and a gated one. Nothing here needs a TPU.
 #
-# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 74 minutes. Short of time? Do 15.2 and 15.3. Want
-# more? 15.8 and 15.9, 85 minutes, are kernels from an empty cell.
+# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 74 minutes. Short of time? Do 15.2 and 15.3.
+# Want more? 15.8, 60 minutes, is a whole kernel from an empty cell, and 15.9, 25 minutes, makes it faster.
 
 # %%
 # FIRST CELL
@@ -29,11 +29,11 @@ def dot(x, w):
 # %% [markdown]
 # ## 15.1 Compute: the most visits
 #
-# *Difficulty 2 of 5. 5 minutes, 3 lines.*
+# *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
-# `worst(rows, experts, tile)` returns two numbers for rows that are sorted by expert: how many visits there are at most,
-# and how many times as many rows as there are the kernel multiplies in that case. `rows` is a multiple of `tile`, and
-# there are more rows than experts. Try it for 4,096 rows and tiles of 256, with 8 experts and with 64.
+# `worst(rows, experts, tile)` returns two numbers for rows that are sorted by expert: how many visits there are at
+# most, and how many times as many rows as there are the kernel multiplies in that case. `rows` is a multiple of `tile`,
+# and there are at most `tile` experts. Try it for 4,096 rows and tiles of 256, with 8 experts and with 64.
 
 
 # %% answer="15.1"
@@ -56,17 +56,19 @@ checks.check("15.1", worst)
 #
 # *Difficulty 3 of 5. 15 minutes, 12 lines. Fast track.*
 #
-# The lesson made its lists with a loop in Python. Inside `jax.jit` the sizes are not known, so JAX has to make them, and
-# their lengths must not depend on the sizes. `visits(sizes, rows, tile)` gets sizes, int32[E], that add up to `rows`, a
-# multiple of `tile`. It returns four arrays of int32:
+# The lesson made its lists with a loop in Python. Inside `jax.jit` the sizes are not known, so JAX has to make them,
+# and their lengths must not depend on the sizes. `visits(sizes, rows, tile)` gets sizes, int32[E], that add up to
+# `rows`, a multiple of `tile`. It returns four arrays of int32, `group, tiles, bounds, count`:
 #
 # - `bounds`, [E + 1]: group e has the rows from bounds[e] up to, but not including, bounds[e + 1]
 # - `count`, [1]: how many visits there are
-# - `group` and `tile`, [rows // tile + E - 1]: those of each visit, sorted; past the end both repeat the last visit
+# - `group` and `tiles`, [rows // tile + E - 1]: the group and the tile of each visit, in the order of the groups and,
+#   within a group, of the tiles; past the end both repeat the last visit
 #
-# A group without rows gets one visit, of the tile in which it would begin. If it would begin behind the last row, it gets
-# the last tile. Write it in five small steps, and look at each: bounds; the first tile of each group; how many visits
-# each group has; the group of each visit; and its tile. Return `group, tile, bounds, count`.
+# A group without rows gets one visit, of the tile in which it would begin. If it would begin behind the last row, it
+# gets the last tile. (The length suffices even so, because such a group adds no other visit.) Write it in five small
+# steps, and look at each: bounds; the first tile of each group; how many visits each group has; the group of each
+# visit; and its tile.
 
 
 # %% answer="15.2"
@@ -99,9 +101,10 @@ checks.check("15.2", visits)
 # *Difficulty 3 of 5. 12 minutes, 10 lines. Fast track.*
 #
 # Write the kernel of the grouped matmul in tiles of 16 rows; the call is given. All arrays are float32. The four lists
-# are those of 15.2, with one difference: rows past the last expert's belong to nobody, and nobody is a group of its own in
-# the lists, with the number E. The index map gives it the last matrix, because there is no other. Its rows of x may be
-# NaN, and its rows of the result are 0. A visit that does not count must change nothing.
+# are like those of 15.2, with two differences. Empty groups have no visit. And rows past the last expert's form one
+# more group, nobody's, with the number E, so `bounds` has E + 2 entries. The index map gives nobody's visits the last
+# matrix, because they have none of their own. Nobody's rows of x may be NaN, and their rows of the result must be 0. A
+# visit that does not count must change nothing.
 
 
 # %% answer="15.3"
@@ -162,10 +165,11 @@ checks.check("15.3", grouped)
 #
 # *Difficulty 3 of 5. 12 minutes, 15 lines.*
 #
-# dw[e] is x_e.T @ g_e, summed over the rows of group e: x is float32[T, K], g is float32[T, N], and the result is
-# float32[E, K, N]. The lists are those of 15.2, where a group without rows has one visit; its gradient is 0. Rows past
-# the last group may be NaN in x and in g. Write the kernel; acc_ref is scratch of the shape of a result's block. A visit
-# that does not count must change nothing. `summed(x, g)` returns x.T @ g.
+# dw[e] is x_e.T @ g_e, where x_e and g_e are the rows of group e: x is float32[T, K], g is float32[T, N], and the
+# result is float32[E, K, N]. The lists are made as in 15.2, so a group without rows has one visit; its gradient is 0.
+# But the sizes may add up to less than T, and rows past the last group may be NaN in x and in g. Write the kernel with
+# `summed(x, g)`, which returns x.T @ g in float32; acc_ref is scratch of the shape of a result's block. A visit that
+# does not count must change nothing.
 
 
 # %% answer="15.4"
@@ -279,9 +283,9 @@ checks.check("15.5", relu_of)
 #
 # *Difficulty 3 of 5. 12 minutes, 7 lines.*
 #
-# In most models the router picks two or more experts for a token, and adds up what they return.
-# `two_experts(x, w, expert, share)`: x is float32[T, K], w is float32[E, K, N], `expert` is int32[T, 2] with two different
-# experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T, N], is
+# In many models the router picks two or more experts for a token, and the layer adds up their results, weighted by the
+# router's shares. `two_experts(x, w, expert, share)`: x is float32[T, K], w is float32[E, K, N], `expert` is int32[T,
+# 2] with two different experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T, N], is
 # `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Multiply with one call of the library's
 # `grouped_matmul(rows, w, sizes)`, whose rows have to be sorted by expert; the rest is plain JAX.
 
@@ -359,9 +363,10 @@ checks.check("15.7", gated)
 #
 # *Difficulty 5 of 5. 60 minutes, 55 lines. Further.*
 #
-# `ragged_matmul(x, w, sizes)` is the whole kernel: x is bfloat16[T, K], w is bfloat16[E, K, N], and `sizes` is int32[E]. Sums are
-# kept in float32. T is a multiple of 128. The sizes add up to T or less. Rows past the last group may be NaN, and their rows
-# of the result are 0. JAX may prepare lists, and only lists, outside the kernel.
+# `ragged_matmul(x, w, sizes)` is the whole kernel: x is bfloat16[T, K], w is bfloat16[E, K, N], and `sizes` is
+# int32[E]. Sums are kept in float32. T is a multiple of 128. The sizes add up to T or less. Rows past the last group
+# may be NaN, and their rows of the result are 0. Outside the kernel, JAX may compute lists of integers, and nothing
+# else: x and w enter it as they are. K and N are multiples of 128.
 #
 # For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with the
 # sizes of the lesson's opening, and at most 117,000 with the nearly even ones. The lesson's kernel with tiles of 256 rows
@@ -465,9 +470,9 @@ checks.check("15.8", ragged_matmul)
 #
 # *Difficulty 4 of 5. 25 minutes, 35 lines. Further.*
 #
-# `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. Scored are the nearly even groups of 500, 530,
-# 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)), which is less than the library's
-# kernel takes, and less than that of 15.8 takes if it goes through chunks of 128 rows.
+# `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. Scored are the nearly even groups
+# of 500, 530, 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)). The library's kernel
+# takes more, and so does an answer to 15.8 that goes through chunks of 128 rows.
 
 
 # %% answer="15.9"

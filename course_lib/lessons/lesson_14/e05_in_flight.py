@@ -27,7 +27,7 @@ EXERCISE = Exercise(
                 near={
                     "fixed * rate / page": "A copy takes the time of its bytes, too.",
                     "fixed * page / rate + 1": "The larger a page, the fewer of them are needed.",
-                    "fixed + page / rate": "That is when a copy arrives. How many pages does the memory send until then?",
+                    "fixed + page / rate": "That is when a copy arrives. How many pages come by then?",
                     "fixed * rate + page": "Those are bytes in flight. How many pages is that?",
                     "(fixed + page / rate) / page": "Cycles, divided by bytes: where does the bandwidth come in?",
                 },

@@ -10,13 +10,13 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_15 import groups as of
 
-_NAMES = ("group", "tile", "bounds", "count")
+_NAMES = ("group", "tiles", "bounds", "count")
 _NEXT = {
-    "bounds": "bounds[e] is the sum of the sizes before e, so bounds has an entry more than sizes.",
+    "bounds": "bounds[e] is the sum of the sizes before e, so bounds has one more entry than sizes.",
     "count": "a group from start to end has the tiles start // tile to (end - 1) // tile; a group without rows has one "
     "visit; count is the sum over all groups.",
     "group": "repeat the number of each group as often as it has visits; past the end repeat the last visit.",
-    "tile": "the first tile of the group, and one more for each visit of the group before this one. A group without "
+    "tiles": "the first tile of the group, and one more for each visit of the group before this one. A group without "
     "rows that begins behind the last row visits the last tile.",
 }
 
@@ -87,7 +87,7 @@ def _demand_right_lists(visits) -> None:
             _demand_form(found, rows, tile, experts)
             wanted = of.lists(sizes, rows, empty=True, tile=tile)
             wanted, found = (dict(zip(_NAMES, map(np.asarray, each), strict=True)) for each in (wanted, found))
-            for name in ("bounds", "count", "group", "tile"):
+            for name in ("bounds", "count", "group", "tiles"):
                 if not np.array_equal(found[name], wanted[name]):
                     raise Unfit(
                         f"For sizes {sizes.tolist()} and tiles of {tile}, {name} is {found[name].tolist()}; it should "
@@ -102,7 +102,7 @@ def _demand_form(found, rows: int, tile: int, experts: int) -> None:
     most = rows // tile + experts - 1
     if not isinstance(found, tuple | list) or len(found) != 4:
         raise Unfit(
-            f"visits returns {described(found)}, and four arrays are asked for.", "return group, tile, bounds, count."
+            f"visits returns {described(found)}, and four arrays are asked for.", "return group, tiles, bounds, count."
         )
     for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
         if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
@@ -126,8 +126,8 @@ EXERCISE = Exercise(
         "Do the five steps one after another, and print each for sizes [5, 0, 11, 4, 12] and tiles of 8.",
         "first = starts // tile; a group with rows has (ends - 1) // tile - first + 1 visits, one without has 1. "
         "jnp.repeat(..., total_repeat_length=most) makes the list, and cumsum the number of each group's first visit.",
-        "v = jnp.minimum(jnp.arange(most), count - 1); group = group[v]; tile = first[group] + v - before[group], with "
-        "first = jnp.minimum(starts // tile, rows // tile - 1) and before = jnp.cumsum(met) - met.",
+        "v = jnp.minimum(jnp.arange(most), count - 1); group = group[v]; tiles = first[group] + v - before[group], "
+        "with first = jnp.minimum(starts // tile, rows // tile - 1) and before = jnp.cumsum(met) - met.",
     ),
     points=3,
 )

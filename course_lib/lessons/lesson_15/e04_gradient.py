@@ -46,7 +46,8 @@ EXERCISE = Exercise(
     hints=(
         "Which of the refs stays in VMEM while the visits of a group go by? When is its sum complete?",
         "Clear acc_ref at the first visit of a group, and store it at the last: compare group_ref[v] with its "
-        "neighbors, and do not look past the ends of the list. Steps from count_ref[0] on must add nothing.",
+        "neighbors. Behind the last visit the list repeats its group, so there is no change at v == count_ref[0] - 1: "
+        "store there as well. Steps from count_ref[0] on must add nothing.",
         "0 * NaN is NaN, so rows of other groups have to be replaced with 0 in both x and g, before the matmul.",
     ),
     points=3,

@@ -32,10 +32,10 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=_grouped,
     hints=(
+        "Take sizes 10 and 22 and tiles of 16 rows. Which rows does the first visit write, and which should it write? "
+        "And the third?",
         "Three questions: what is the number of the first row of a tile, where does a group begin, and what must stay "
         "in the rows of the other groups?",
-        "bounds_ref counts rows of the whole array, and iota those of the tile. bounds_ref[e] is the first row of "
-        "group e.",
         "Add tile_ref[v] * TILE to row; row >= bounds_ref[e]; and keep o_ref[...] where mine is False.",
     ),
     points=2,

@@ -68,7 +68,7 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "What is different from 15.3? Only the number that a row of the result gets.",
+        "What is different from 15.3? Only the values that the group's rows get.",
         "The row gets jax.nn.silu of one product, times the other product. jax.nn.silu(z) is z * sigmoid(z), "
         "without the overflow that z * exp(z) / (1 + exp(z)) has for large z.",
         "o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], up_ref[...]); then jnp.where(mine, o, "

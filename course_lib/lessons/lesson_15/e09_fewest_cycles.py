@@ -19,7 +19,7 @@ EXERCISE = Exercise(
         "A matmul of 384 rows is faster than three of 128, because each of these loads the matrix into the MXU again. "
         "So let one matmul cover all rows that a group has in a tile. Its size has to be known at compile time.",
         "Sizes 128, 256, 384 and 512, each under a pl.when of its own, and a first row rounded down to a multiple of "
-        "16, and such that the rows end within the tile. Below that: copies by hand, which begin where a group begins.",
+        "16, and such that the rows end within the tile. To go lower still, copy x by hand, from where a group begins.",
     ),
     points=4,
 )
