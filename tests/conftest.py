@@ -1,6 +1,7 @@
 """What every test shares: the CPU, and a machine that keeps none of our processes."""
 
 import os
+import pathlib
 import shutil
 import tempfile
 import time
@@ -79,6 +80,9 @@ def nothing_kept(monkeypatch):
     monkeypatch.setenv("COURSE_CACHE", "0")
 
 
+_PINS = (pathlib.Path(__file__).resolve().parent.parent / "requirements.txt").read_text()
+PINNED = f"jax=={jax.__version__}\n" in _PINS and compiler.libtpu_version() is not None
+pinned = pytest.mark.skipif(not PINNED, reason="what is stored belongs to the pinned jax and libtpu")
 needs_libtpu = pytest.mark.skipif(compiler.libtpu_version() is None, reason=compiler.tpu.missing_libtpu())
 
 

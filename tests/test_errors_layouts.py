@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import provoke
 import pytest
+from conftest import PINNED
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from provoke import Shape, compiled
@@ -179,6 +180,8 @@ ABORTS = [failure for failure in FAILURES if failure.startswith("booleans-abort,
 
 @pytest.mark.parametrize("failure", daily(*[f for f in FAILURES if f not in ABORTS], of=FAILURES))
 def test_failure_is_explained(failure):
+    if failure == "booleans" and not PINNED:
+        pytest.skip("libtpu 0.0.50 aborts there, and the row of aborts speaks")
     provoke.assert_explained(failure, *FAILURES[failure])
 
 

@@ -5,8 +5,8 @@ import pathlib
 import re
 import sys
 
-import jax
 import pytest
+from conftest import pinned
 from gpu_compiler import needs_gpu_compiler
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -17,7 +17,6 @@ from course_lib.compiler.child import gpu_service  # noqa: E402
 from course_lib.kernels import softmax  # noqa: E402
 
 PAGE = (ROOT / "docs/gpu.md").read_text()
-PINNED = f"jax=={jax.__version__}\n" in (ROOT / "requirements.txt").read_text()
 REWRITE = "the page is out of date: python benchmarks/gpu_page.py --write"
 DAILY = {"softmax"}  # on both roads
 
@@ -27,7 +26,7 @@ def param(name):
 
 
 @needs_gpu_compiler
-@pytest.mark.skipif(not PINNED, reason="the page is that of the pinned JAX")
+@pinned
 @pytest.mark.parametrize("name", [param(name) for name in gpu_page.KERNELS])
 def test_ptxas_says_what_the_page_says(name):
     rows = gpu_page.lines(name)

@@ -6,9 +6,8 @@ import shutil
 import subprocess
 import sys
 
-import jax
 import pytest
-from conftest import needs_libtpu
+from conftest import PINNED, needs_libtpu
 from lesson_files import LESSONS, ROOT, TASKS
 from sweeps import daily
 
@@ -17,7 +16,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 import new_lesson
 
 NAME = "98_toy_kernels"
-PINNED = f"jax=={jax.__version__}\n" in (ROOT / "requirements.txt").read_text()
 ITS_OWN = {
     *(f"{folder}/src/{NAME}.py" for folder in ("notebooks", "solutions")),
     *(f"{folder}/{NAME}.ipynb" for folder in ("notebooks", "exercises", "solutions")),

@@ -11,13 +11,11 @@ import sys
 import threading
 from xml.etree import ElementTree
 
-import jax
 import nbformat
 import pytest
+from conftest import pinned
 from lesson_files import LESSONS, ROOT
 from sweeps import daily
-
-from course_lib import compiler
 
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -27,11 +25,6 @@ from building import BuildError, answers, golf, lessons, picture, run, source, t
 
 EXERCISES = sorted((ROOT / "exercises").glob("*.ipynb"))
 GENERATED = [f for folder in ("notebooks", "exercises", "solutions") for f in sorted((ROOT / folder).glob("*.ipynb"))]
-# Figures in the outputs belong to the pinned JAX and libtpu.
-PINNED = "jax==" + jax.__version__ in (ROOT / "requirements.txt").read_text() and compiler.libtpu_version()
-
-
-pinned = pytest.mark.skipif(not PINNED, reason="outputs are stored for the pinned jax and libtpu only")
 
 
 def out_of_date(name):

@@ -9,7 +9,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import needs_libtpu
+from conftest import needs_libtpu, pinned
 from jax import lax
 from jax.experimental import pallas as pl
 
@@ -119,7 +119,7 @@ def test_some_prices_on_the_page(name, dtype):
     assert PAGE[name][column].split(" [")[0] == cell.split(" [")[0]
 
 
-@needs_libtpu
+@pinned
 @pytest.mark.sweep
 def test_the_whole_page():
     written = op_costs.PAGE.read_text().splitlines()

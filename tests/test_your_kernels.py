@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 import pytest
-from conftest import needs_libtpu
+from conftest import pinned
 from sweeps import daily
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ def test_every_case_has_its_row():
     assert list(ROWS) == list(wheel_kernels.CASES)
 
 
-@needs_libtpu
+@pinned
 @pytest.mark.parametrize("name", daily("splash attention, causal", of=EXPLAINED))
 def test_what_the_judges_say_is_what_the_page_says(name):
     said = wheel_kernels.verdicts(name)
@@ -39,7 +39,7 @@ def test_what_the_judges_say_is_what_the_page_says(name):
     assert all(words in explained for words in EXPLAINED[name])
 
 
-@needs_libtpu
+@pinned
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", wheel_kernels.CASES)
 def test_a_whole_row_with_its_time(name):

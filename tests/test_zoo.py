@@ -5,16 +5,14 @@ import multiprocessing
 import pathlib
 import re
 
-import jax
 import pytest
-from conftest import needs_libtpu
+from conftest import PINNED, needs_libtpu, pinned
 from zoo import BUGS, examine, page
 
-from course_lib import compiler, judges
+from course_lib import judges
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/zoo.md").read_text()
-PINNED = "jax==" + jax.__version__ in (ROOT / "requirements.txt").read_text() and compiler.libtpu_version()
 REWRITE = "the page is out of date: python tools/bug_zoo.py --write"
 KINDS = {
     "index maps", "revisits", "initialisation", "tails and masks", "parallel axes", "copies", "precision", "arithmetic",
@@ -111,7 +109,7 @@ def test_a_question_that_ends_the_process_crashes():
         assert examine.answer(ours).word == "crashes"
 
 
-@pytest.mark.skipif(not PINNED, reason="the page is about the pinned jax and libtpu")
+@pinned
 def test_the_page_is_what_its_lines_say():
     """Each line of the matrix is computed above, where its bug is: here all that follows from them."""
     rows = [page.written_row(PAGE, bug) for bug in BUGS]  # those on GPUs are in test_judges_gpu.py

@@ -88,7 +88,7 @@ def _is_type(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct | state.AbstractRef)
 
 
-def _traced_with_refs(fn: Callable, types: list) -> tuple[core.ClosedJaxpr, object]:
+def _traced_with_refs(fn: Callable, types: list) -> tuple[jax.extend.core.ClosedJaxpr, object]:
     """Trace a kernel, which returns nothing, or an index map that reads refs; return its jaxpr and its result."""
     info, results = api_util.debug_info("box", fn, tuple(types), {}), []
 
@@ -98,4 +98,4 @@ def _traced_with_refs(fn: Callable, types: list) -> tuple[core.ClosedJaxpr, obje
 
     avals = [t if isinstance(t, state.AbstractRef) else core.ShapedArray(t.shape, t.dtype) for t in types]
     jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(flat, debug_info=info), avals)
-    return core.ClosedJaxpr(jaxpr, consts), results[-1]
+    return jax.extend.core.ClosedJaxpr(jaxpr, consts), results[-1]

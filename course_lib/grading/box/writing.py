@@ -240,7 +240,7 @@ def _once(jaxpr: core.Jaxpr) -> list:
 
 
 def _closed(jaxpr: core.Jaxpr, consts) -> core.Jaxpr:
-    return core.ClosedJaxpr(jaxpr, consts)
+    return jax.extend.core.ClosedJaxpr(jaxpr, consts)
 
 
 def _names(jaxpr: core.Jaxpr) -> list:
