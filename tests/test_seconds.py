@@ -68,6 +68,7 @@ def test_every_budget_is_of_a_part():
 def test_over_budget_fails_where_budgets_are_held_and_is_a_warning_elsewhere(tmp_path, options, status):
     tests = tmp_path / "tests"
     tests.mkdir()
+    shutil.copy(TESTS.parent / "requirements.txt", tmp_path)
     for name in ("conftest.py", "seconds.py", "sweeps.py"):
         shutil.copy(TESTS / name, tests / name)
     (tests / "budgets.toml").write_text('[seconds]\nall = 60\n"any other part" = 0\n')

@@ -118,8 +118,8 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 
 
 # %% answer="15.6" name="tokens not repeated" judge="numbers" says="depends on x"
-# -    o = grouped_matmul(x[order // 2], w, sizes, precision="highest")
-# +    o = grouped_matmul(jnp.concatenate([x, x])[order], w, sizes, precision="highest")
+# -    o = library.grouped_matmul(x[order // 2], w, sizes, precision="highest")
+# +    o = library.grouped_matmul(jnp.concatenate([x, x])[order], w, sizes, precision="highest")
 
 
 # %% answer="15.6" name="shares left out" judge="numbers" says="the shares do not count"
@@ -183,7 +183,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +        @pl.loop(start // CHUNK, end // CHUNK)
 
 
-# %% answer="15.9" name="par of 15.8" judge="exercise" says="par is 109,000"
+# %% answer="15.9" name="par of 15.8" judge="exercise" says="above par(?s:.)*par is 109,000"
 # -    return in_visits(multiply_once, x, w, sizes)
 # +    return in_visits(multiply_chunks, x, w, sizes)
 
