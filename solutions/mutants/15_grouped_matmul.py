@@ -118,8 +118,8 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 
 
 # %% answer="15.6" name="tokens not repeated" judge="numbers" says="depends on x"
-# -    o = library.grouped_matmul(x[order // 2], w, sizes, precision="highest")
-# +    o = library.grouped_matmul(jnp.concatenate([x, x])[order], w, sizes, precision="highest")
+# -    o = library.grouped_matmul(x[order // 2], w, sizes)
+# +    o = library.grouped_matmul(jnp.concatenate([x, x])[order], w, sizes)
 
 
 # %% answer="15.6" name="shares left out" judge="numbers" says="the shares do not count"

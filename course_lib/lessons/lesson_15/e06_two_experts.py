@@ -124,8 +124,8 @@ EXERCISE = Exercise(
         "expert.",
         "order = jnp.argsort(expert.reshape(-1)) sorts the 2 * T rows, and row i of the sorted ones belongs to token "
         "order[i] // 2. jnp.bincount with length= counts the rows of each expert.",
-        "o = library.grouped_matmul(x[order // 2], w, sizes); zeros of o's shape, .at[order].set(o), reshape to (T, 2, N), "
-        "times share[:, :, None], sum over axis 1.",
+        "o = library.grouped_matmul(x[order // 2], w, sizes); zeros of o's shape, .at[order].set(o), reshape to "
+        "(T, 2, N), times share[:, :, None], sum over axis 1.",
     ),
     points=3,
 )
