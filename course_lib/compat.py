@@ -4,18 +4,21 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator
 from unittest import mock
 
 import jax
+from jax._src import dispatch as _dispatch
 from jax._src import pjit as _pjit
 from jax._src import source_info_util as _source_info
 from jax._src import tpu_info as _tpu_info
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.pallas import pallas_call as _pallas_call
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
+from jax._src.pallas.mosaic.interpret import utils as _interpret_utils
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
@@ -57,6 +60,57 @@ def races_printed() -> Iterator[None]:
             logger.removeFilter(printed)
 
 
+# What a kernel does in the simulator passes through these functions of JAX, whose names are not public.
+SIMULATOR_CALLBACKS = (
+    "get", "store", "swap", "dma_start", "dma_wait", "semaphore_wait", "semaphore_signal", "_validate",
+    "_allocate_buffer", "_allocate_semaphores",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def simulator_watched(watchers: dict[str, Callable]) -> Iterator[None]:
+    """Call ``watchers[name]`` before each of the simulator's callbacks, with its arguments by name.
+
+    What the watcher returns, unless it is None, is called after the callback, with the callback's result. Raises
+    RuntimeError if this JAX has no callback of such a name.
+    """
+    if missing := [name for name in watchers if not hasattr(_interpret, name)]:
+        raise RuntimeError(f"JAX {jax.__version__} has no simulator callback {missing[0]}: kernels cannot be recorded.")
+
+    def watching(name: str) -> Callable:
+        original = getattr(_interpret, name)
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def watched(*args, **kwargs):
+            after = watchers[name](signature.bind(*args, **kwargs).arguments)
+            result = original(*args, **kwargs)
+            if after is not None:
+                after(result)
+            return result
+
+        return watched
+
+    with mock.patch.multiple(_interpret, **{name: watching(name) for name in watchers}):
+        yield
+
+
+def memory_space(number) -> str:
+    """Return the name of a memory space that the simulator passes as a number: "vmem", "any" ..."""
+    return _interpret.TPU_MEMORY_SPACE_NAMES[int(number)]
+
+
+def part_of(transforms) -> tuple:
+    """Return the part of a buffer that the simulator's transforms select: an int or a slice for each axis."""
+    found = _interpret_utils.to_range(jax.tree.map(int, transforms))
+    return tuple(r if isinstance(r, int) else slice(int(r.start), int(r.stop)) for r in found)
+
+
+def forget_failed_effects() -> None:
+    """Drop the tokens of a simulation that raised, or the next one would raise the same."""
+    _dispatch.runtime_tokens.clear()
+
+
 def interpret_gpu_params(**fields) -> plgpu.InterpretGPUParams:
     """Return ``plgpu.InterpretGPUParams`` with the fields that this JAX version knows, and drop the others."""
     known = {field.name for field in dataclasses.fields(plgpu.InterpretGPUParams)}
@@ -75,7 +129,12 @@ def reset_gpu_interpreter() -> None:
 
 def line_of(eqn) -> str:
     """Return "line 3 of kernel" for the line of the caller's code that an equation was traced from; "" if unknown."""
-    for frame in _source_info.user_frames(eqn.source_info.traceback):
+    return line_at(eqn.source_info)
+
+
+def line_at(source_info) -> str:
+    """Return the same for a source info of JAX's own; None has no line."""
+    for frame in _source_info.user_frames(source_info.traceback) if source_info is not None else ():
         if not _OURS.search(frame.file_name):
             return f"line {frame.start_line} of {frame.function_name.rpartition('.')[2]}"
     return ""

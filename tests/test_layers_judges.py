@@ -19,6 +19,7 @@ ORDER = [
     "difference",
     "tpu",
     "gpu",
+    "many_chips",
     "four_judges",
     "gradient",
     "__init__",

@@ -9,6 +9,7 @@ from course_lib.compiler.code import Code, bundles
 from course_lib.compiler.compare import Comparison, compare
 from course_lib.compiler.gpu import compile_gpu
 from course_lib.compiler.gpu_kernel import GpuKernel
+from course_lib.compiler.many_chips import compile_chips
 from course_lib.compiler.op_cost import OpCost, op_cost
 from course_lib.compiler.op_prices import OpPrice, OpPrices, op_prices
 from course_lib.compiler.operations import Operation, Place
@@ -34,6 +35,7 @@ __all__ = [
     "Unavailable",
     "bundles",
     "compare",
+    "compile_chips",
     "compile_gpu",
     "compile_tpu",
     "libtpu_version",

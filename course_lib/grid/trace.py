@@ -137,7 +137,8 @@ def _run_inside(eqn, interpret, inputs: list) -> list:
     if name == "shard_map":
         raise UnreadableCall(
             f"The kernel stands in a shard_map over {params['mesh'].size} devices, and the judges have one. Judge the "
-            "function inside the shard_map, with one device's share of the arrays."
+            "function inside the shard_map, with one device's share of the arrays; or, if its kernel talks to other "
+            "devices, ask judges.judge_chips."
         )
     raise UnreadableCall(f"A kernel inside `{name}` cannot be judged. Judge the function that calls it directly.")
 

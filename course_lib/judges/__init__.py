@@ -11,6 +11,9 @@ compiler    libtpu for a v5e: legal blocks, enough VMEM, operations that the chi
 
 On request: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, if there is one).
 
+``judge_chips`` judges kernels that copy to other chips: their protocol, their values, whether they compile for a
+topology, and a predicted (model) time.
+
 ``judge_gpu`` asks three judges about a kernel for a GPU, and needs no GPU either.
 
 Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` maps the names of
@@ -21,6 +24,7 @@ from course_lib.judges.block_map import BlockMap
 from course_lib.judges.four_judges import JUDGES, NAMES, asked, judge
 from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
+from course_lib.judges.many_chips.judge_chips import judge_chips
 from course_lib.judges.reading.around_kernels import arithmetic_around
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
@@ -55,6 +59,7 @@ __all__ = [
     "drawn",
     "expected",
     "judge",
+    "judge_chips",
     "judge_gpu",
     "judge_gradient",
     "most_traffic",

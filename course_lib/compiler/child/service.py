@@ -91,12 +91,14 @@ class Worker:
         self.lock = threading.Lock()
         self.kept = memory_bytes == MEMORY_BYTES  # others, for one large program, end with their answer
 
-    def ask(self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False) -> dict:
+    def ask(
+        self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False, partitions: int = 1
+    ) -> dict:
         """Return the worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or too long."""
         self.start()
         try:
-            header = json.dumps({"topology": topology, "bytes": len(module)}).encode() + b"\n"
-            self.process.stdin.write(header + module)
+            header = {"topology": topology, "partitions": partitions, "bytes": len(module)}
+            self.process.stdin.write(json.dumps(header).encode() + b"\n" + module)
             self.process.stdin.flush()
             answer = json.loads(self._read_line(time_limit_s))
             return answer | {"dump": dump.read(self.folder, cycles_only)} if answer["ok"] else answer
@@ -224,15 +226,18 @@ _workers: dict[tuple[bool, int], Worker] = {}
 _lock = threading.Lock()  # of the dictionary; each worker has one of its own
 
 
-def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int) -> dict:
-    """Compile MLIR bytecode for a one-chip topology in the warm child, unless its answer is known. Raises WorkerDied.
+def compile_module(
+    topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int, partitions: int = 1
+) -> dict:
+    """Compile MLIR bytecode for a topology in the warm child, unless its answer is known. Raises WorkerDied.
 
+    ``partitions``: the chips of the topology that the module is for; with 1 it has only one.
     Callers in several threads take turns; several processes have a child each.
     """
     key = cache.key(module, topology=topology, settings=_settings(simulate), memory_bytes=memory_bytes)
     if (known := cache.get(key)) is not None:
         return known
-    answer = _asked(topology, module, simulate, time_limit_s, memory_bytes)
+    answer = _asked(topology, module, simulate, time_limit_s, memory_bytes, partitions=partitions)
     _keep(key, answer)
     return answer
 
@@ -260,12 +265,18 @@ def _keep(key: str, answer: dict) -> None:
 
 
 def _asked(
-    topology: str, module: bytes, simulate: bool, time_limit_s: float, memory_bytes: int, cycles_only: bool = False
+    topology: str,
+    module: bytes,
+    simulate: bool,
+    time_limit_s: float,
+    memory_bytes: int,
+    cycles_only: bool = False,
+    partitions: int = 1,
 ) -> dict:
     worker = _worker(simulate, memory_bytes)
     with worker.lock:
         try:
-            return worker.ask(topology, module, time_limit_s, cycles_only)
+            return worker.ask(topology, module, time_limit_s, cycles_only, partitions)
         except WorkerDied:
             if worker.kept:
                 worker.start()  # while the caller reads why, the next child warms up

@@ -26,11 +26,11 @@ def main() -> None:
     compile_only = None  # imported with the first request: the parent warms us up while it does other things
     with os.fdopen(answer_fd, "w", buffering=1) as answers:
         while True:
-            topology, module = requests.get()
+            topology, partitions, module = requests.get()
             compile_only = compile_only or load_compiler()
             for file in dump.iterdir():
                 file.unlink()
-            answers.write(json.dumps(compile_only(topology, module)) + "\n")
+            answers.write(json.dumps(compile_only(topology, partitions, module)) + "\n")
 
 
 def read_requests(dump: pathlib.Path) -> queue.Queue:
@@ -40,7 +40,7 @@ def read_requests(dump: pathlib.Path) -> queue.Queue:
     def read() -> None:
         while line := sys.stdin.buffer.readline():
             header = json.loads(line)
-            requests.put((header["topology"], sys.stdin.buffer.read(header["bytes"])))
+            requests.put((header["topology"], header["partitions"], sys.stdin.buffer.read(header["bytes"])))
         shutil.rmtree(dump, ignore_errors=True)
         os._exit(0)
 
@@ -49,28 +49,38 @@ def read_requests(dump: pathlib.Path) -> queue.Queue:
 
 
 def load_compiler():
-    """Import JAX and return ``compile_only(topology_name, mlir_bytecode)``.
+    """Import JAX and return ``compile_only(topology_name, partitions, mlir_bytecode)``.
 
+    With one partition the topology is a single chip, else it has a chip for each.
     It answers {"ok": True, "hlo": the optimized module, "code_bytes": size of the program}, or {"ok": False, "stage",
     "error"}: stage "start" if libtpu itself will not work here, "compile" if it said no to the module; its words are
     the answer.
     """
+    import numpy as np
     from jax.experimental import topologies
     from jax.extend.mlir import ir
     from jax.interpreters import mlir
     from jaxlib import xla_client
 
-    def compile_only(topology: str, module: bytes) -> dict:
+    def compile_only(topology: str, partitions: int, module: bytes) -> dict:
         stage = "start"
         try:
-            device = topologies.get_topology_desc(
-                platform="tpu", topology_name=topology, chips_per_host_bounds=[1, 1, 1], num_slices=1
-            ).devices[0]
+            one_chip = {"chips_per_host_bounds": [1, 1, 1], "num_slices": 1} if partitions == 1 else {}
+            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **one_chip)
+            devices = tuple(found.devices[:1] if partitions == 1 else found.devices)
             stage = "compile"
+            if len(devices) != partitions:
+                raise ValueError(f"{topology} has {len(devices)} devices, and the mesh has {partitions}")
             options = xla_client.CompileOptions()
-            options.num_replicas = options.num_partitions = 1
+            options.num_replicas, options.num_partitions = 1, partitions
+            if partitions > 1:
+                build = options.executable_build_options
+                build.num_replicas, build.num_partitions = 1, partitions
+                build.use_spmd_partitioning = build.use_shardy_partitioner = True
+                assignment = xla_client.DeviceAssignment.create(np.array([[device.id for device in devices]]))
+                options.device_assignment = build.device_assignment = assignment
             with mlir.make_ir_context():
-                program = device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+                program = devices[0].client.compile(ir.Module.parse(module), xla_client.DeviceList(devices), options)
             hlo = "\n".join(module.to_string() for module in program.hlo_modules())
             code_bytes = program.get_compiled_memory_stats().generated_code_size_in_bytes
         except Exception as error:

@@ -1,0 +1,124 @@
+"""Four judges of kernels that talk to other chips: the protocol, the numbers, the real compiler, and the clock."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, PartitionSpec
+
+from course_lib import chips, compiler, errors
+from course_lib.judges.many_chips import protocol, values
+from course_lib.judges.many_chips.record import Record, record
+from course_lib.judges.many_chips.schedule import Schedule, schedule
+from course_lib.judges.tolerance.expected import Expected, expected
+from course_lib.judges.verdict import Verdict, complained, refused, skipped
+
+CHIPS_NAMES = ("protocol", "numbers", "compiler", "schedule")  # every value of Verdict.judge, in order
+
+
+def judge_chips(
+    fn: Callable,
+    reference: Callable,
+    *args,
+    mesh: Sequence[int] = (4,),
+    axes: Sequence[str] = ("d",),
+    in_specs: Sequence[PartitionSpec] | None = None,
+    topology: str = "v5e:2x2",
+    ring: Sequence[int] | None = None,
+) -> list[Verdict]:
+    """Return the verdicts on a function whose kernels copy to other devices, up to the first that refuses.
+
+    ``fn(*args)`` calls ``jax.shard_map`` once, without ``mesh=``, over the axes ``axes`` of a mesh of shape ``mesh``,
+    and runs one kernel there. ``reference(*args)`` returns the same arrays in plain JAX. ``args`` are concrete arrays
+    of the whole mesh; ``in_specs``, as in the shard_map, say how they lie on the chips of ``topology``, which has as
+    many devices as the mesh. ``ring``: the numbers of the devices in the order in which links join them, for the
+    schedule. The judges:
+
+    protocol    whether in every run all devices have entered before anybody copies to them, every wait ends, nothing
+                is read while it is written, and all semaphores end at zero: decided on one simulated run
+    numbers     the values, in the simulator, with copies made when they are waited for and when they are started
+    compiler    libtpu for the topology
+    schedule    the predicted (model) time, with links of the published bandwidth; it refuses nothing
+
+    Needs as many CPU devices as the mesh: ``jax.config.update("jax_num_cpu_devices", 8)`` before the first array is
+    made. With fewer, protocol and numbers are skipped. Raises ValueError for a mesh whose axes have no names, an
+    unknown chip, and a reference that does not run.
+    """
+    mesh, axes, chip = tuple(mesh), tuple(axes), topology.partition(":")[0]
+    if len(mesh) != len(axes) or not all(isinstance(n, int) and n > 0 for n in mesh):
+        raise ValueError(f"mesh is {mesh} and axes is {axes}; they are sizes, 1 or more, and a name for each.")
+    chips.chip(chip)
+    try:
+        want = expected(reference, args)
+    except Exception as error:
+        raise ValueError(f"The reference does not run: {type(error).__name__}: {error}") from error
+    verdicts, seen = _run(fn, args, want, mesh, axes)
+    if verdicts[-1].passed is not False:
+        verdicts.append(_compiled(fn, args, mesh, axes, in_specs, topology))
+    if seen is not None and verdicts[-1].passed is not False:
+        verdicts.append(_timed(schedule(seen, chip, ring)))
+    return verdicts
+
+
+def recorded(
+    fn: Callable, *args, mesh: Sequence[int] = (4,), axes: Sequence[str] = ("d",), mode: str = "on_wait"
+) -> Record:
+    """Run a function on CPU devices, and return what each of them does; arguments as in ``judge_chips``.
+
+    ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager"). Raises
+    RuntimeError if there are too few CPU devices.
+    """
+    devices = int(np.prod(mesh))
+    if (there := len(jax.devices("cpu"))) < devices:
+        raise RuntimeError(f"The mesh has {devices} devices, and this process has {there}.")
+    auto = (AxisType.Auto,) * len(axes)
+    on_cpus = jax.make_mesh(tuple(mesh), tuple(axes), auto, devices=jax.devices("cpu")[:devices])
+    with jax.set_mesh(on_cpus):
+        return record(fn, args, devices, dma_execution_mode=mode)
+
+
+def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdict], Record | None]:
+    """Return the verdicts on the protocol and the numbers, and the record if both pass."""
+    devices, there = int(np.prod(mesh)), len(jax.devices("cpu"))
+    if there < devices:
+        why = f"The mesh has {devices} devices, and this process has {there} of the CPU's."
+        next = f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
+        return [skipped("protocol", why, next), skipped("numbers", why, next)], None
+    try:
+        seen = recorded(fn, *args, mesh=mesh, axes=axes)
+    except Exception as error:
+        return [refused("protocol", errors.explain(error), ran=False)], None
+    if seen.error is not None and not seen.waiting():
+        return [refused("protocol", errors.explain(seen.error))], None
+    if complaint := protocol.complaint(seen):
+        return [complained("protocol", complaint)], None
+    passed = Verdict(judge="protocol", passed=True)
+    if complaint := values.difference(jax.tree.leaves(seen.result), want):
+        return [passed, complained("numbers", complaint)], None
+    eager = recorded(fn, *args, mesh=mesh, axes=axes, mode="eager")
+    if eager.error is not None:
+        return [passed, refused("numbers", errors.explain(eager.error))], None
+    if complaint := values.difference(jax.tree.leaves(eager.result), want):
+        what = f"If copies are made as soon as they are started: {complaint.what}"
+        return [passed, complained("numbers", complaint._replace(what=what))], None
+    return [passed, Verdict(judge="numbers", passed=True)], seen
+
+
+def _compiled(fn, args: tuple, mesh, axes, in_specs, topology: str) -> Verdict:
+    try:
+        report = compiler.compile_chips(fn, *args, mesh=mesh, axes=axes, in_specs=in_specs, topology=topology)
+    except compiler.Unavailable as error:
+        return skipped("compiler", str(error))
+    if not report.ok:
+        return refused("compiler", report.error)
+    return Verdict(judge="compiler", passed=True, message=f"For {topology}.", report=report)
+
+
+def _timed(found: Schedule) -> Verdict:
+    busy = found.busy()
+    if not busy:
+        return Verdict(judge="schedule", passed=True, message="Nothing is copied between devices.")
+    lane = max(busy, key=busy.get)
+    share = busy[lane] / found.seconds
+    text = f"{found.seconds * 1e6:.2f} us, predicted (model); the busiest is {lane}, {share:.0%} of the time."
+    return Verdict(judge="schedule", passed=True, message=text)

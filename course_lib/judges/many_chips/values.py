@@ -1,0 +1,40 @@
+"""The values that come out of a run on several devices, beside those of the reference."""
+
+import jax
+import numpy as np
+
+from course_lib.judges.tolerance.expected import Expected, right
+from course_lib.judges.verdict import Complaint
+
+
+def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
+    """Report the first wrong element, and the device that holds it; None if all are right."""
+    if len(got) != len(want):
+        return Complaint(f"It returns {len(got)} arrays; it should return {len(want)}.", "look at out_specs.")
+    for number, (array, expected) in enumerate(zip(got, want, strict=True)):
+        name, value = "The output" if len(want) == 1 else f"Output {number}", expected.value
+        if array.shape != value.shape:
+            what = f"{name} has shape {array.shape}; it should be {value.shape}."
+            return Complaint(what, "look at out_shape, and at out_specs, which say what the devices' parts make.")
+        if array.dtype != value.dtype:
+            return Complaint(f"{name} is {array.dtype}; it should be {value.dtype}.", "look at the dtype in out_shape.")
+        values = np.asarray(array)
+        wrong = ~right(values, expected)
+        if wrong.any():
+            at = tuple(map(int, np.argwhere(wrong)[0]))
+            where = f"[{', '.join(map(str, at))}], on device {_holder(array, at)},"
+            return Complaint(
+                f"{name} at {where} is {values[at]:.6g}; it should be {value[at]:.6g}. {int(wrong.sum()):,} of "
+                f"{wrong.size:,} elements are wrong.",
+                "which device has that part of the data at the beginning, and by which copies does it come here?",
+            )
+    return None
+
+
+def _holder(array: jax.Array, at: tuple[int, ...]) -> int:
+    """Return the number of the first device whose shard of an array holds an element."""
+    for shard in array.addressable_shards:
+        places = zip(at, shard.index, array.shape, strict=True)
+        if all(place in range(*part.indices(size)) for place, part, size in places):
+            return shard.device.id
+    return 0

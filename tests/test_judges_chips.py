@@ -1,0 +1,126 @@
+"""Kernels that talk to other chips: every planted mistake is refused by its judge, and no right kernel is."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+
+from course_lib import compat, compiler, judges
+
+TESTS = pathlib.Path(__file__).resolve().parent
+RIGHT = [
+    ("permuted", "", 4, "v5e:2x2"),
+    ("gathered", "", 4, "v5e:2x2"),
+    ("gathered", "left to the compiler's barrier", 4, "v6e:2x2"),
+    ("gathered both ways", "", 4, "v5p:2x2x1"),
+    ("reduced", "", 4, "v5e:2x2"),
+    ("reduced", "", 8, "v5e:2x4"),
+    ("multiplied", "", 4, "v5e:2x2"),
+]
+ENTERED, LEFT, ORDER = "nothing makes sure that", "may have left the kernel", "nothing orders the two"
+# (kernel, mistake): the judge that refuses, and what it says
+WRONG = {
+    ("permuted", "waits for one of two"): ("protocol", ENTERED),
+    ("permuted", "signals the same neighbour twice"): ("protocol", ENTERED),
+    ("permuted", "does not wait for what arrives"): ("protocol", ORDER),
+    ("gathered", "no barrier"): ("protocol", ENTERED),
+    ("gathered", "the compiler's barrier is skipped"): ("protocol", ENTERED),
+    ("gathered", "waits for one of two"): ("protocol", ENTERED),
+    ("gathered", "signals the same neighbour twice"): ("protocol", ENTERED),
+    ("gathered", "to the device after next"): ("protocol", ENTERED),
+    ("gathered", "the wrong part is passed on"): ("protocol", ORDER),
+    ("gathered", "its own part is not awaited"): ("protocol", ORDER),
+    ("gathered", "one semaphore for all that arrive"): ("protocol", "3 copies arrive on recv_sem[0] of device 0"),
+    ("gathered", "does not wait for what arrives"): ("protocol", ORDER),
+    ("gathered", "does not wait for what it sends"): ("protocol", LEFT),
+    ("gathered", "waits twice"): ("protocol", "16,384 are waited for"),
+    ("gathered both ways", "both ways the same half"): ("protocol", ORDER),
+    ("reduced", "does not ask for room"): ("protocol", ORDER),
+    ("reduced", "one semaphore for all that arrive"): ("protocol", "tell its sender when the buffer is free"),
+    ("reduced", "writes before it is sent"): ("protocol", "writes sum_ref of device 0 at line"),
+    ("reduced", "says once more that there is room"): ("protocol", "room_sem of device 3 is left at 1"),
+    ("multiplied", "does not ask for room"): ("protocol", ORDER),
+    ("multiplied", "rows of the device to the right"): ("numbers", "at [0, 128], on device 1"),
+}
+
+
+@functools.cache
+def said():
+    """The verdicts on all cases by (kernel, mistake, devices), each [judge, passed, message, next].
+
+    One process has the devices, and judges all: a second one would start and compile anew.
+    """
+    cases = [*RIGHT, *((kernel, mistake, 4, "v5e:2x2") for kernel, mistake in WRONG)]
+    path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    env = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": path}
+    out = subprocess.run(
+        [sys.executable, TESTS / "judged_chips.py"],
+        input=json.dumps(cases), capture_output=True, text=True, env=env, timeout=600,
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr[-2000:]
+    lines = out.stdout.splitlines()
+    return {case[:3]: json.loads(line) for case, line in zip(cases, lines, strict=True)}
+
+
+def test_right_kernels_pass_every_judge():
+    for case in RIGHT:
+        verdicts = {judge: (passed, message) for judge, passed, message, _ in said()[case[:3]]}
+        wanted = {"protocol": True, "numbers": True, "schedule": True}
+        wanted["compiler"] = None if compiler.libtpu_version() is None else True
+        assert {judge: passed for judge, (passed, _) in verdicts.items()} == wanted, (case, verdicts)
+        assert "predicted (model)" in verdicts["schedule"][1]
+
+
+def test_every_planted_mistake_is_refused_by_its_judge_with_what_to_do():
+    for case, (judge, says) in WRONG.items():
+        last, passed, message, next = said()[(*case, 4)][-1]
+        assert (last, passed) == (judge, False), (case, message)
+        assert says in f"{message} {next}" and next, (case, message, next)
+
+
+def test_with_too_few_devices_it_says_how_to_get_more():
+    x = jnp.ones((64, 128))
+    verdicts = judges.judge_chips(lambda x: x, lambda x: x, x, mesh=(64,), topology="v5e:8x8")
+    assert [(v.judge, v.passed) for v in verdicts[:2]] == [("protocol", None), ("numbers", None)]
+    assert "The mesh has 64 devices" in verdicts[0].message
+    assert verdicts[0].next.startswith('jax.config.update("jax_num_cpu_devices", 64)')
+
+
+@pytest.mark.parametrize(
+    "how, says",
+    [
+        ({"mesh": (2, 2)}, "axes is \\('d',\\)"),
+        ({"mesh": (0,)}, "sizes, 1 or more"),
+        ({"topology": "v9:2x2"}, "v9"),
+    ],
+)
+def test_bad_arguments_are_named(how, says):
+    with pytest.raises(ValueError, match=says):
+        judges.judge_chips(lambda x: x, lambda x: x, jnp.ones(8), **how)
+
+
+def test_a_reference_that_does_not_run_is_named():
+    with pytest.raises(ValueError, match="The reference does not run: ZeroDivisionError"):
+        judges.judge_chips(lambda x: x, lambda x: 1 / 0, jnp.ones(8), mesh=(1,))
+
+
+@needs_libtpu
+def test_a_topology_of_another_size_is_refused():
+    x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    report = compiler.compile_chips(lambda x: x, x, mesh=(2,), axes=("d",), topology="v5e:2x2")
+    assert not report.ok and "v5e:2x2 has 4 devices, and the mesh has 2" in str(report.error)
+
+
+def test_every_callback_that_is_recorded_is_there_and_one_that_is_not_is_named():
+    with compat.simulator_watched({name: lambda arguments: None for name in compat.SIMULATOR_CALLBACKS}):
+        pass
+    with pytest.raises(RuntimeError, match="has no simulator callback remote_start"):
+        with compat.simulator_watched({"remote_start": lambda arguments: None}):
+            pass
