@@ -354,9 +354,22 @@ advice = 40
 # +        v = jax.lax.fori_loop(0, 5, one_round, jnp.ones((1, n), jnp.float32))
 
 
-# %% answer="11.10" name="forgets the columns at the end" judge="numbers" says="2,048 of 2,048 elements are wrong"
+# %% answer="11.10" name="forgets the columns at the end" judge="numbers" says="v is left out of the\\s+result"
 # -            o_ref[these, :] = x_ref[these, :] * u_ref[these, :] * v
 # +            o_ref[these, :] = x_ref[these, :] * u_ref[these, :]
+
+
+# %% answer="11.10" name="the sums themselves" judge="numbers" says="should be\\s+their\\s+reciprocals"
+# -                u = 1 / jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
+# +                u = jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
+
+# -            return 1 / columns
+# +            return columns
+
+
+# %% answer="11.10" name="u forgets v" judge="exercise" says="That is 1 round, and 6 are asked for"
+# -                u = 1 / jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
+# +                u = 1 / jnp.sum(x_ref[these, :], axis=1, keepdims=True)
 
 
 # %% answer="11.10" name="the matrix in every round" judge="exercise" says="above par"

@@ -1,11 +1,12 @@
 """Golf: scale a matrix until its rows and columns sum to one, in few cycles."""
 
+import functools
 import math
 
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import chips
+from course_lib import chips, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
@@ -77,16 +78,82 @@ def _divided(x: np.ndarray, order: str) -> np.ndarray:
     return found
 
 
+# What other divisions mean, in the order in which they are tried.
+OTHERS = {
+    "rc" * (ROUNDS - 1): f"that is {ROUNDS - 1} rounds, and {ROUNDS} are asked for",
+    "rc" * (ROUNDS + 1): f"that is {ROUNDS + 1} rounds, and {ROUNDS} are asked for",
+    "rc": f"that is 1 round, and {ROUNDS} are asked for",
+    "cr" * ROUNDS: "the columns are divided first, and should come second",
+    "rc" * (ROUNDS - 1) + "r": "the last division is that by the columns' sums, and it is left out",
+    "r": "only the rows are divided",
+    "c": "only the columns are divided",
+}
+
+
 def _instead(got: np.ndarray, x: np.ndarray) -> str:
     """Say which other divisions give what the answer returned; "" if none of those tried does."""
-    others = {
-        **{f"That is {n} rounds, and {ROUNDS} are asked for.": "rc" * n for n in (ROUNDS - 1, ROUNDS + 1)},
-        "The columns are divided first, and should come second.": "cr" * ROUNDS,
-        "The last division is that by the columns' sums, and it is left out.": "rc" * (ROUNDS - 1) + "r",
-        "Only the rows are divided.": "r",
-        "Only the columns are divided.": "c",
-    }
-    return next((f" {what}" for what, order in others.items() if _is(got, _divided(x, order))), "")
+    found = next((what for order, what in OTHERS.items() if _is(got, _divided(x, order))), "")
+    return f" {found[0].upper()}{found[1:]}." if found else ""
+
+
+def _after(order: str, x):
+    """Return x divided by its sums in this order, in JAX."""
+    for sums in order:
+        x = x / jnp.sum(x, axis=1 if sums == "r" else 0, keepdims=True)
+    return x
+
+
+def _without_the_other(x):
+    """Return x0 * u * v where u and v are always the reciprocals of the sums of x0 itself."""
+    return x / jnp.sum(x, axis=1, keepdims=True) / jnp.sum(x, axis=0, keepdims=True)
+
+
+def _by_factors(x, reciprocal=lambda sums: 1 / sums, old_u=False, keeps=(1, 1)):
+    """Return x0 * u * v with a slip: sums in place of reciprocals, the u of the round before, one of both left out."""
+    u, v = jnp.ones((len(x), 1)), jnp.ones((1, x.shape[1]))
+    for _ in range(ROUNDS):
+        new = reciprocal(jnp.sum(x * v, axis=1, keepdims=True))
+        v = reciprocal(jnp.sum(x * (u if old_u else new), axis=0, keepdims=True))
+        u = new
+    return x * (u if keeps[0] else 1) * (v if keeps[1] else 1)
+
+
+_SLIPS = (
+    *(
+        judges.Slip(means=what, value=functools.partial(_after, order), next="compare with reference, round by round.")
+        for order, what in OTHERS.items()
+    ),
+    judges.Slip(
+        means="u and v are those of x itself, as if neither knew of the other",
+        value=_without_the_other,
+        next="u = 1 / rowsums(x * v) with the v of the round before, and v = 1 / columnsums(x * u) with the new u.",
+    ),
+    judges.Slip(
+        means="u and v are the sums, and should be their reciprocals",
+        value=functools.partial(_by_factors, reciprocal=lambda sums: sums),
+        next="u = 1 / rowsums(x * v), v = 1 / columnsums(x * u).",
+    ),
+    judges.Slip(
+        means="v is made with the u of the round before",
+        value=functools.partial(_by_factors, old_u=True),
+        next="the columns are summed after their rows are divided: v = 1 / columnsums(x * u) with the new u.",
+    ),
+    judges.Slip(
+        means="v is left out of the result",
+        value=functools.partial(_by_factors, keeps=(1, 0)),
+        next="x is multiplied by both factors at the end: x * u * v.",
+    ),
+    judges.Slip(
+        means="u is left out of the result",
+        value=functools.partial(_by_factors, keeps=(0, 1)),
+        next="x is multiplied by both factors at the end: x * u * v.",
+    ),
+    judges.Slip(
+        means="the sum of all numbers stands where those of rows and columns should be",
+        value=lambda x: x / jnp.sum(x),
+        next="keepdims=True and an axis: axis=1 sums each row, axis=0 each column.",
+    ),
+)
 
 
 def _is(got: np.ndarray, other: np.ndarray) -> bool:
@@ -100,6 +167,7 @@ EXERCISE = Exercise(
     defines="balanced",
     cases=_cases,
     reference=reference,
+    slips=_SLIPS,
     also=(_twelve_rounds,),
     golf=Golf(unit=CYCLES, par=16_000, at=_large, floor=ROUNDS * math.prod(SCORED) // 1024),
     hints=(
