@@ -10,9 +10,11 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
+import ring_kernels as rings
 from conftest import needs_libtpu
+from jax.sharding import PartitionSpec as P
 
-from course_lib import compat, compiler, judges
+from course_lib import compat, compiler, judges, testing
 
 TESTS = pathlib.Path(__file__).resolve().parent
 RIGHT = [
@@ -116,6 +118,25 @@ def test_a_topology_of_another_size_is_refused():
     x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
     report = compiler.compile_chips(lambda x: x, x, mesh=(2,), axes=("d",), topology="v5e:2x2")
     assert not report.ok and "v5e:2x2 has 4 devices, and the mesh has 2" in str(report.error)
+
+
+def looped(x):
+    """Return x, sent by the only device to itself."""
+    return rings.sharded(lambda x: rings.permuted(x, 1), P("d"), P("d"))(x)
+
+
+def test_a_test_of_one_s_own_asks_these_judges_if_a_mesh_is_given():
+    x = jax.ShapeDtypeStruct((16, 128), jnp.float32)
+    report = testing.assert_kernel(looped, lambda x: x, x, mesh=(1,), in_specs=(P("d"),), topology="v5e:1x1")
+    assert report is None or report.ok
+    with pytest.raises(testing.KernelRefused, match="numbers: refused(?s:.)*on device 0"):
+        testing.assert_kernel(looped, lambda x: 2 * x, x, mesh=(1,), topology="v5e:1x1")
+    with pytest.raises(testing.KernelRefused, match="nothing compared its values"):
+        testing.assert_kernel(looped, lambda x: x, jnp.ones((128, 128)), mesh=(8,), topology="v5e:2x4")
+    with pytest.raises(ValueError, match=r"topology is for kernels .* mesh=\(4,\) as well"):
+        testing.assert_kernel(looped, lambda x: x, x, topology="v5e:2x2")
+    with pytest.raises(ValueError, match="budget and costs are for kernels of one chip"):
+        testing.assert_kernel(looped, lambda x: x, x, mesh=(1,), budget=judges.Budget(cycles=1))
 
 
 def test_every_callback_that_is_recorded_is_there_and_one_that_is_not_is_named():

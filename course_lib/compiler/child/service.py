@@ -92,7 +92,7 @@ class Worker:
         self.kept = memory_bytes == MEMORY_BYTES  # others, for one large program, end with their answer
 
     def ask(
-        self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False, partitions: int = 1
+        self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False, partitions: int = 0
     ) -> dict:
         """Return the worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or too long."""
         self.start()
@@ -227,11 +227,11 @@ _lock = threading.Lock()  # of the dictionary; each worker has one of its own
 
 
 def compile_module(
-    topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int, partitions: int = 1
+    topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int, partitions: int = 0
 ) -> dict:
     """Compile MLIR bytecode for a topology in the warm child, unless its answer is known. Raises WorkerDied.
 
-    ``partitions``: the chips of the topology that the module is for; with 1 it has only one.
+    ``partitions``: the chips of a mesh that the module is for; 0: it is for one chip, and has no mesh.
     Callers in several threads take turns; several processes have a child each.
     """
     key = cache.key(module, topology=topology, settings=_settings(simulate), memory_bytes=memory_bytes)
@@ -271,7 +271,7 @@ def _asked(
     time_limit_s: float,
     memory_bytes: int,
     cycles_only: bool = False,
-    partitions: int = 1,
+    partitions: int = 0,
 ) -> dict:
     worker = _worker(simulate, memory_bytes)
     with worker.lock:

@@ -51,7 +51,7 @@ def read_requests(dump: pathlib.Path) -> queue.Queue:
 def load_compiler():
     """Import JAX and return ``compile_only(topology_name, partitions, mlir_bytecode)``.
 
-    With one partition the topology is a single chip, else it has a chip for each.
+    With 0 partitions the module has no mesh, and the topology is one chip; else it has a chip for each.
     It answers {"ok": True, "hlo": the optimized module, "code_bytes": size of the program}, or {"ok": False, "stage",
     "error"}: stage "start" if libtpu itself will not work here, "compile" if it said no to the module; its words are
     the answer.
@@ -65,15 +65,15 @@ def load_compiler():
     def compile_only(topology: str, partitions: int, module: bytes) -> dict:
         stage = "start"
         try:
-            one_chip = {"chips_per_host_bounds": [1, 1, 1], "num_slices": 1} if partitions == 1 else {}
+            one_chip = {"chips_per_host_bounds": [1, 1, 1], "num_slices": 1} if partitions <= 1 else {}
             found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **one_chip)
-            devices = tuple(found.devices[:1] if partitions == 1 else found.devices)
+            devices = tuple(found.devices if partitions else found.devices[:1])
             stage = "compile"
-            if len(devices) != partitions:
+            if partitions and len(devices) != partitions:
                 raise ValueError(f"{topology} has {len(devices)} devices, and the mesh has {partitions}")
             options = xla_client.CompileOptions()
-            options.num_replicas, options.num_partitions = 1, partitions
-            if partitions > 1:
+            options.num_replicas, options.num_partitions = 1, max(1, partitions)
+            if partitions:
                 build = options.executable_build_options
                 build.num_replicas, build.num_partitions = 1, partitions
                 build.use_spmd_partitioning = build.use_shardy_partitioner = True
