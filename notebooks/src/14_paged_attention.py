@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Lesson 14: Paged attention
 #
-# *75 minutes, then 66 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 5
-# for copies by hand and their rings, lesson 12 for prefetched lists, and lesson 13 for the online softmax. You do not
-# need a TPU; with one, the kernels also run on it. Short of time? Leave out "A ring that goes on" and "How fast does it
-# write?": about 60 minutes. This lesson is a draft.*
+# *70 minutes, then 66 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 5 for copies by hand with several buffers, lesson 12 for scalar prefetch, and lesson 13 for the online softmax. You do
+# not need a TPU; with one, the kernels also run on it. Short of time? Leave out "How fast does it write?", whose cells
+# only *Further* needs: about 60 minutes.*
 #
 # A language model writes one token at a time. For each token it reads all of its weights, and the keys and values that it
 # has cached for all earlier tokens. How many tokens can one chip write in a second? The bandwidth of its memory gives an
@@ -37,13 +37,13 @@ of_attention = 2 * HIDDEN * (HEADS + KV_HEADS) * D  # weights of q and o, of k a
 parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
 kept = 2 * LAYERS * KV_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
 print(
-    f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes kept for each token of text"
+    f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes of KV cache per token"
 )
 
 
 # %%
 def step_seconds(sequences, context, bytes_a_weight=1):
-    """Return how long a v5e takes to read the weights, and what is kept of all sequences."""
+    """Return the seconds that a v5e takes to read the weights, and the KV cache of all sequences."""
     return (
         bytes_a_weight * parameters / v5e.hbm_bandwidth,
         sequences * context * kept / v5e.hbm_bandwidth,
@@ -66,17 +66,18 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 # a few rows of the input embedding, which has 6.5 % of them. And the compiler leaves a program 15.75 GiB of this memory,
 # so in truth a little fewer tokens fit.)
 #
-# In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** how many times longer than reading
-# its bytes will the first kernel take that you would write for this? And what does it spend that time on: the matmuls,
-# the exponentials, the copies, or something else? At the end of the lesson you will have seen a kernel that takes as long
-# as its bytes if the sequences are long, and you will know what stands in the way of simpler ones.
+# In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** if you write the most obvious
+# kernel for this, how many times as long will it take as reading its bytes? And what does it spend that time on: the
+# matmuls, the exponentials, the copies, or something else? At the end of the lesson you will have timed a kernel that,
+# for long sequences, takes no longer than reading its bytes, and you will know what keeps simpler kernels from doing
+# so.
 #
 # After this lesson you can
 # - say how many tokens a second a chip can write, from the numbers of a model,
 # - keep keys and values in pages, and find them through a table,
 # - tell whether a kernel is limited by the overhead of its steps or by bandwidth,
 # - copy by hand the pages listed in a table, with as many copies in flight as their latency requires,
-# - keep a ring of copies going from one sequence to the next.
+# - explain why a ring of copies should go on from one sequence to the next, and which lists such a kernel needs.
 #
 # ## Why pages
 #
@@ -141,10 +142,13 @@ viz.page_player(
 )
 
 # %% [markdown]
-# Only the last page of a sequence has room to spare, half a page on average. With pages of 16 tokens hardly any is lost.
-# But a page is also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page holds
-# 16 tokens. For each KV head it has 16 rows of 256 elements: a token's key, followed by its value. Here is a
-# table for four sequences, whose pages lie anywhere among twenty.
+# In step 14 six sequences run; with 128 tokens reserved for each, only three would fit. The table before it says the
+# same on a larger scale: 62 requests with pages of 16 tokens, 42 with pages of 1,024, and 16, with a quarter of the
+# room in use, if each reserves the longest. With pages, only the last page of a sequence has room to spare, half a page
+# on average. With pages of 16 tokens hardly any is lost. But a page is also the piece that a kernel copies at once, so
+# smaller is not always better. In this lesson a page holds 16 tokens. All pages of a layer are one array `pages` of
+# shape [pages, KV heads, 16, 256]: each row holds a token's key (128 elements), followed by its value. Here is a table
+# for four sequences, whose pages lie anywhere among twenty.
 
 # %%
 PAGE = 16
@@ -173,10 +177,11 @@ print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
 # sum of the values. The table says which page comes next, so the table is prefetched, and the index map of the pages
 # reads it (lesson 12). The grid has a step for each sequence and each column of the table.
 #
-# In the model above, four query heads share a KV head. They go through the matmul as four rows, so each key
-# that has been copied is used four times. `update` does the same for every KV head: first all scores, then all
-# exponentials, then all weighted sums. It gets `left`, the number of tokens that count in this block and after it. Scores
-# past them become -inf, as in lesson 13.
+# In the model above, four query heads share a KV head. They go through the matmul as four rows, so each key that has
+# been copied is used four times. `update` computes the scores of all KV heads first, then all exponentials, then all
+# weighted sums, so that the heads, which do not depend on each other, overlap in the units. Its argument `left` is the
+# number of tokens that the sequence still has from the beginning of this block on, so row t of the block belongs to a
+# token if t < `left`. Scores past them become -inf, as in lesson 13.
 
 
 # %%
@@ -304,10 +309,10 @@ print(verdict_on(a_page_a_step, plain, *small))
 viz.grid_player(a_page_a_step, *small)
 
 # %% [markdown]
-# Page 0 is copied, because unused entries of the table are 0. An index map that stays at the last page of the sequence
-# saves that copy; you will write it in exercise 14.2. For a sequence without tokens l stays 0 and the kernels of this
-# lesson return
-# 0 / 0, which exercise 14.4 fixes.
+# Page 0 is copied again for sequence 1 and again for sequence 2, because unused entries of the table are 0. An index
+# map that stays at the last page of the sequence saves that copy; you will write it in exercise 14.2. For a sequence
+# without tokens l stays 0, so the kernels of this lesson return 0 / 0, which is NaN. In exercise 14.4 you return zeros
+# instead.
 #
 # The kernel is right for these inputs. But it has a bug that they do not reveal. The last page of a
 # sequence is rarely full. What lies past its last token is whatever was there before, perhaps of a text that has ended.
@@ -349,10 +354,11 @@ print(f"the kernel:                  {first.seconds * 1e6:6.1f} us, predicted (c
 
 
 # %% [markdown]
-# It takes eight times as long as its bytes, although it copies every page once. Where does the time go? The report breaks
-# down the cycles of a step. "Scalar" is the loop over the grid, with its index maps and addresses; "issue" is the time in
-# which instructions of the body are issued; the other three are waiting, for copies and for the results of two units.
-# (The VPU and the EUP, with some 20 cycles, are left out.)
+# The pages are 16.8 MB: 4,096 tokens of 4,096 bytes each in this layer. Reading them takes 20.5 us at full bandwidth,
+# and the kernel takes eight times as long, although it copies every page once. Where does the time go? The report
+# breaks down the cycles of a step. "Scalar" is the loop over the grid, with its index maps and addresses; "issue" is
+# the time in which instructions of the body are issued; the other three are waiting, for copies and for the results of
+# two units. (The VPU and the EUP, with some 20 cycles, are left out.)
 
 # %%
 WAITS = {
@@ -384,12 +390,13 @@ page_cycles = bytes_us(even) / 1e6 * v5e.clock_hz / even[1].shape[0]
 print(f"a page at full bandwidth takes {page_cycles:.0f} cycles")
 
 # %% [markdown]
-# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each of
-# the five parts alone takes as long as the page or longer. A step waits for its copy, because a copy takes much longer
-# than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other, since the
-# maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the exponentials, however
-# few tokens there are. (m and l, which lie in one lane here, add to the wait for the XLU, as lesson 13 showed.) All of
-# that is the price of a step, so a step needs more work.
+# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each
+# of the five parts alone takes as long as the page or longer. A step waits for its copy, because a copy takes much
+# longer than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other,
+# since the maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the
+# exponentials, however few tokens there are. (Lesson 13 removed the wait for the XLU by keeping m and l in all lanes.
+# We leave them in one lane to keep the code short; the library's kernel, later on, does not.) Most of that is paid once
+# for each step, however few tokens the step has, so give each step more tokens.
 #
 # ## Several pages a step
 #
@@ -461,9 +468,10 @@ for count in (4, 16):
     per_step(f"{count:2} a step", report, even)
 
 # %% [markdown]
-# With 16 pages a step the kernel comes close to its bytes. More than half of a step is now scalar code, and it grows with
-# the number of pages, hardly with that of steps: for each of its refs a step evaluates the index map, compares the result
-# with that of the step before, and computes the addresses of a copy.
+# With 16 pages a step the kernel comes close to its bytes. More than half of a step is now scalar code. From 4 to 16
+# pages it grows from 340 to 1,238 cycles, about 75 for each page, because for each ref a step evaluates the index map,
+# compares the result with that of the previous step, and computes the addresses of a copy. Larger steps do not save
+# that.
 #
 # But four texts of the same length are an exception. **Predict** how long the same kernel takes for four *ragged*
 # sequences, of 1000, 300, 700 and 20 tokens, which have half as many tokens in all.
@@ -475,17 +483,18 @@ print(HEADING)
 per_step("16 a step", by_maps, ragged)
 
 # %% [markdown]
-# It takes as long as before. A grid has the same number of steps for every sequence, so each takes as many as the
-# longest: 16 steps here, of which six have nothing to do. Each of them still runs 16 index maps. (About 300 of the scalar
-# cycles of a step are an artifact of the simulator, which *Further* explains. Without them the kernel would still take
-# twice as long as its bytes.)
+# It takes as long as before. A grid has the same number of steps for every sequence, so each sequence gets the four
+# steps that the longest one needs. That makes 16 steps in all, and six of them have nothing to compute. Each of them
+# still runs 16 index maps. (About 300 of the scalar cycles of a step are an artifact of the simulator, which *Further*
+# explains. Without them the kernel would still take twice as long as its bytes.)
 #
 # ## Copies by hand
 #
 # The pipeline of a grid cannot stop where a row of the table ends. A kernel that copies by itself can: it loops over
 # the pages that there are, and starts one copy for each (lesson 5). The grid has one step for each sequence. The pages
-# stay in HBM (`memory_space=pl.ANY`), and a ring of `slots` blocks in VMEM receives them, `count` pages each. While
-# one block is being computed, the copies of the next `slots - 1` are on their way.
+# stay in HBM (`memory_space=pl.ANY`). They are copied into `slots` buffers in VMEM, which are used in turn, as in
+# lesson 5: block j goes to buffer j mod `slots`. We call the buffers *slots* and all of them a *ring*. Each slot holds
+# a block of `count` pages. While one block is being computed, the copies of the next `slots - 1` are on their way.
 #
 # Read `each_copy` first. It is called twice for each block, once to start its copies and once to wait for them, so both
 # name the same pages. All copies of a slot count on one semaphore.
@@ -566,8 +575,9 @@ print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
 #
 # ## How many copies in flight?
 #
-# With one slot a block is asked for and then waited for, so the wait is nearly the whole time of its copies. On average
-# over the blocks, of which some are not full:
+# With one slot a block is asked for and then waited for, so the wait is nearly the whole time of its copies. The next
+# cell takes the average over all blocks. It is a rough figure, because some blocks are not full, and because the wait
+# begins only after all copies of a block have been started.
 
 # %%
 blocks = sum(-(-length // (8 * PAGE)) for length in ragged[2])
@@ -583,31 +593,37 @@ print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks
 # How many? The bytes that arrive at full bandwidth during the time of one copy are that time multiplied by the bandwidth,
 # so that many bytes must be in flight at any moment:
 #
-# **bytes in flight = time of a copy x bandwidth**, where the time of a copy is its latency, and then its bytes (lesson 5).
+# **bytes in flight = time of a copy x bandwidth** (Little's law). The time of a copy is its latency plus its bytes
+# divided by the bandwidth. Lesson 5 says the same from the side of the core: with B buffers, a block takes max(c, (L +
+# c) / B), so there are enough when (L + c) / B falls to c.
 #
-# For blocks of eight pages that is two to three blocks, which must be in flight while another one is computed, so three or
-# four slots are enough. (If the work on a block takes longer than its bytes, fewer are.) What does the kernel with four
-# slots still wait for? **Predict** how much longer it waits for four sequences than for two of the same length.
+# For blocks of eight pages that is two to three blocks, which must be in flight while another one is computed, so three
+# or four slots are enough. (Here the work on a block takes a little longer than its bytes, so even a kernel that never
+# waits would take longer than the bytes alone.) What does the kernel with four slots still wait for? **Predict:** one
+# sequence of 4,096 tokens has as many blocks as four sequences of 1,024. For which of the two does the kernel wait
+# longer, and by how many cycles for each further sequence?
 
 # %% tags=["predict"]
-two = arguments([1024] * 2)
-waits = [
-    compiler.compile_tpu(functools.partial(by_hand, slots=4), *args).time_split["DMA wait"]
-    for args in (even, two)
-]
-print(f"each further sequence: {(waits[0] - waits[1]) / 2:,.0f} cycles of waiting")
+waits = {}
+for count in (1, 4):
+    args = arguments([4096 // count] * count)
+    report = compiler.compile_tpu(functools.partial(by_hand, slots=4), *args)
+    waits[count] = report.time_split["DMA wait"]
+    print(f"{count} of {4096 // count} tokens: {waits[count]:6,} cycles of waiting")
+print(f"for each further sequence: {(waits[4] - waits[1]) / 3:,.0f} cycles")
 
 # %% [markdown]
-# That is the time of a copy, less what it takes to start the copies of the next blocks. When a sequence begins, none of
-# its pages is in flight yet, so each sequence waits for its first block.
+# When a sequence begins, none of its pages is in flight yet, so each sequence waits for its first block. Part of that
+# copy's time is hidden, because the core is busy starting the copies of the next blocks.
 #
 # ## A ring that goes on
 #
-# The remedy is to ask for the first blocks of the *next* sequence while this one is still being computed. The lengths and
-# the table of all sequences lie in SMEM, so the kernel knows early enough which pages those are. Only the loop has to
-# change: instead of one loop for each sequence, counting its blocks from 0, let a single loop run over the blocks of all
-# sequences. For each of them it needs to know two numbers: the sequence, and which block of that sequence it is. JAX can
-# compute these lists from the lengths, outside of the kernel.
+# The remedy is to ask for the first blocks of the *next* sequence while this one is still being computed. The lengths
+# and the table of all sequences lie in SMEM, so the kernel knows early enough which pages those are. Only the loop has
+# to change: instead of one loop for each sequence, counting its blocks from 0, let a single loop run over the blocks of
+# all sequences. For each of them it needs to know two numbers: the sequence, and which block of that sequence it is.
+# JAX can compute these lists outside the kernel. The cell below does it in NumPy; under `jit` the lists need a fixed
+# length, with room for the largest possible number of blocks.
 
 
 # %%
@@ -624,9 +640,10 @@ print("sequence", sequences)
 print("place   ", places)
 
 # %% [markdown]
-# With these two lists among the prefetched ones, the grid has one step in all. Its loop asks for block n + slots - 1 of
-# the list, whichever sequence that belongs to, waits for block n, and computes it. Where the place is 0, it resets m, l and
-# acc. After the last block of a sequence it writes one row of the result, so q and o stay in VMEM as a whole.
+# Prefetch these two lists, and the total number of blocks, and the grid needs only a single step. Its loop asks for
+# block n + slots - 1 of the list, whichever sequence that belongs to, waits for block n, and computes it. Where the
+# place is 0, it resets m, l and acc. After the last block of sequence b, the kernel writes `o_ref[b]`. Because the grid
+# has only one step, the block specs of q and o are the whole arrays, and both stay in VMEM.
 #
 # What does that buy? The next cell plays both rings with a clock, as in lesson 5, from what the compiler has predicted
 # above: the time of a copy, and the cycles of the core for each block. **Look for** the gaps in the lane of the core.
@@ -676,10 +693,12 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# The long gaps where the color changes are gone, except for the first one. Exercise 14.9 asks for this kernel. The
-# library's kernel, `course_lib.kernels.paged_attention`, has such a ring as well, in another form: it keeps a grid step
-# for each sequence, and hands the number of the next slot on in SMEM. It also keeps m and l in all lanes, as lesson 13
-# showed, and starts the copies of a whole block without a loop. Here are all four kernels, for both batches.
+# By this model, one ring for all sequences takes a fifth less time. (For the ring that we have, the model's time is 7 %
+# below the compiler's.) The long gaps where the color changes are gone, except for the first one, and most of what
+# remains is work of the core. Exercise 14.9 asks for this kernel. The library's kernel,
+# `course_lib.kernels.paged_attention`, has such a ring as well, in another form: it keeps a grid step for each
+# sequence, and hands the number of the next slot on in SMEM. It also keeps m and l in all lanes, as lesson 13 showed,
+# and starts the copies of a whole block without a loop. Here are all four kernels, for both batches.
 
 
 # %%
@@ -692,7 +711,7 @@ def of_library(q, pages, lengths, table):
 ways = {
     "a page a step": a_page_a_step,
     "16 pages a step": functools.partial(several_pages, count=16),
-    "by hand, 3 slots": functools.partial(by_hand, slots=3),
+    "by hand": functools.partial(by_hand, count=16, slots=4),
     "the library's": of_library,
 }
 print(f"{'':18}{'even':>10}{'ragged':>14}")
@@ -703,37 +722,16 @@ for name, fn in ways.items():
 print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
 
 # %% [markdown]
-# For sequences of the same length, copies by hand take a third longer than sixteen index maps. The pipeline of the grid
-# asks for the next sequence's pages while this one ends, and our ring does not. But its blocks are also half as large.
-# What if they were not?
-
-# %%
-for name, args in (("even", even), ("ragged", ragged)):
-    report = compiler.compile_tpu(functools.partial(by_hand, count=16, slots=4), *args)
-    print(f"{name:6} by hand, 16 pages a block, 4 slots: {report.seconds * 1e6:.1f} us")
-
-# %% [markdown]
-# With blocks of sixteen pages and one slot more, copies by hand are as fast as the index maps here as well. For ragged
-# sequences, which are the ordinary case, they are ahead with either. The library's kernel is the fastest in both, and
+# For sequences of the same length, copies by hand, in blocks of sixteen pages, are as fast as the index maps. For ragged
+# sequences, which are the ordinary case, they are clearly ahead. The library's kernel is the fastest in both, and
 # takes 30 % longer than the bytes of the ragged batch. (A predicted time is the longer of the kernel's cycles and its
 # bytes. For `even` and the library it is that of the bytes.)
 #
 # ## How fast does it write?
 #
 # Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then runs
-# 32 layers of attention. For the weights we need no kernel, because XLA's matmuls have little else to do than to read
-# them. Here is one of them:
-
-# %%
-of_an_mlp = jax.ShapeDtypeStruct((HIDDEN, MIDDLE), jnp.int8)
-eight_rows = jax.ShapeDtypeStruct((8, HIDDEN), jnp.bfloat16)
-report = compiler.compile_tpu(lambda x, w: x @ w.astype(x.dtype), eight_rows, of_an_mlp)
-us = of_an_mlp.size / v5e.hbm_bandwidth * 1e6
-work = report.cycles / v5e.clock_hz * 1e6
-print(f"a matmul with one matrix: {work:.1f} us of work, and {us:.1f} us for its bytes")
-
-# %% [markdown]
-# So if XLA fetches the next matrix meanwhile, the bytes decide. For the cache, the next cell compiles the four kernels for
+# 32 layers of attention. We assume that XLA's matmuls take as long as reading their weights, because for eight rows
+# there is little else to do. For the cache, the next cell compiles the four kernels for
 # eight sequences of 8,192 tokens. **Predict** the tokens per second with the first kernel and with the library's.
 
 # %% tags=["predict"]
@@ -747,7 +745,8 @@ for name, fn in ways.items():
     print(f"{name:16} {8 / steps[name]:4.0f} tokens/s, attention is {share:3.0%} of a step")
 
 # %% [markdown]
-# The same as a picture, in which each bar is one step:
+# The first kernel reaches less than a quarter of the tokens per second that bandwidth allows, and the library's kernel
+# reaches all of them. The picture shows the same, with one bar for each step:
 
 # %% tags=["folded"]
 plt.rcParams.update(viz.PLOT_STYLE)
@@ -776,12 +775,14 @@ viz.plot_picture(
 # %% [markdown]
 # ## The guess
 #
-# The first kernel takes eight times as long as its bytes, and no single unit is to blame for it. A page of 16 tokens is
-# too little for a grid step, which costs hundreds of cycles: scalar code, a copy that was started only one step before,
-# and units that wait for each other. Sixteen pages a step share that price, and then the scalar code of the index maps is
-# most of what is left. But a grid gives each sequence as many steps as the longest needs. Copies by hand stop where a
-# sequence stops. They still wait for latency: two to three blocks must be in flight to keep the memory busy, and at the
-# start of a sequence none are, unless the kernel asks for them while it still computes the sequence before.
+# The compiler predicts that the first kernel takes eight times as long as reading its bytes, and no single unit is to
+# blame. (The simulator's latency is longer than published times suggest, so on a chip the factor may be smaller.) A
+# page of 16 tokens is too little work for a grid step. Each step costs hundreds of cycles for scalar code, for a copy
+# that was started only one step before, and for the results of one unit that the next one needs. Sixteen pages a step
+# share that price, and then the scalar code of the index maps is most of what is left. But a grid gives each sequence
+# as many steps as the longest needs. Copies by hand stop where a sequence stops. Such a kernel still waits for the
+# latency of its copies. Two to three blocks must be in flight to keep the memory busy, but at the start of a sequence
+# there are none, unless the kernel has requested them while computing the previous sequence.
 
 # %% [markdown]
 # ## Five questions
@@ -792,8 +793,9 @@ viz.plot_picture(
 # token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
 #
 # <details><summary>2. Why does a larger batch write more tokens in a second, and why does the gain level off?</summary>
-# The weights are read once for the whole batch. What is kept is read for each sequence, so once it takes longer than the
-# weights, further sequences add nearly as much time as tokens.</details>
+# The weights are read once for the whole batch. The KV cache is read separately for each sequence, so once it takes
+# longer than the weights, time grows nearly in proportion to the number of sequences, and the tokens per second level
+# off.</details>
 #
 # <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same. What did it
 # forget?</summary> To clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
@@ -808,8 +810,8 @@ viz.plot_picture(
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel, repair a ring, and read
-# only once a prompt that many sequences share.
+# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel and repair a ring of
+# copies. An optional exercise asks you to read a prompt that many sequences share only once.
 #
 # ## Further
 #
@@ -898,14 +900,17 @@ print("the same words:", (by_kernel == by_softmax).all())
 
 # %% [markdown]
 # All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one
-# is full, and its pages are free again when it has ended. The kernel does not notice, because lengths and table are data.
+# is full, and its pages are free again when it has ended. The kernel is not recompiled, because lengths and table are
+# data, as long as the table has columns for the longest text allowed.
 #
 # ### The call of a server
 #
-# Servers have an interface for this kernel, and a step of a server is not only decoding: while some sequences write,
-# others begin with a prompt, all of whose tokens ask at once. The first interface of vLLM for TPUs,
-# `ragged_paged_attention`, has both in one batch; JAX ships it (`jax.experimental.pallas.ops.tpu`), and the library has a
-# function with the same arguments (`course_lib.kernels.paged_attention_wrappers`):
+# A server calls this kernel through a standard interface. Its steps do not only decode: while some sequences generate
+# one token each, others process a prompt, and every token of that prompt has a query. `ragged_paged_attention`, which
+# vLLM has used on TPUs since its V1 engine, handles both in one batch. JAX ships a version of it
+# (`jax.experimental.pallas.ops.tpu`), and the library has a function with the same arguments
+# (`course_lib.kernels.paged_attention_wrappers`). Ours is meant for decoding: it reads the pages once for every query,
+# so long prompts are correct but slow. The arguments are:
 #
 # - `q`: the queries of all sequences, one after another: as many rows as there are tokens in this step
 # - `kv_pages`: the pages; for each token they hold key and value of every head, interleaved: k0, v0, k1, v1
@@ -972,8 +977,9 @@ for name, args in (("even", even), ("eight of 8,192", eight)):
     print(f"{name:14} int8: {report.seconds * 1e6:6.1f} us, the bytes alone {us:6.1f} us")
 
 # %% [markdown]
-# For short sequences half of the bytes take three quarters of the time of `even` above, because the start of the kernel
-# does not get shorter. For eight long ones they take half.
+# For `even`, int8 takes three quarters of the time of bfloat16, not half: the bytes alone would take 10.2 us, so now
+# the cycles of the kernel decide, not its bytes. For eight long sequences the time is half. For eight long ones they
+# take half.
 #
 # ### How many sequences at once?
 #
@@ -993,16 +999,19 @@ viz.token_meter(parameters, LAYERS, KV_HEADS, D)
 # %% [markdown]
 # ### What the figures of this lesson rest on
 #
-# As in lesson 12, the library tells the simulator the prefetched values that decide something: the lengths, and in the
-# first two kernels the table, because their index maps read it. It adds arithmetic to each such load. For `even` that is
-# a few instructions a page. For a table in any order it would be many, and would be counted as scalar code of the kernel,
-# which is why the pages of `even` follow one another. In the kernels that copy by hand the table only says where a copy
-# begins, so nothing is added.
+# The simulator reads every prefetched value as 0 (lesson 12). So the library computes those values that control which
+# blocks are copied or which code runs, and adds them to the loads. These are the lengths and, in the first two kernels,
+# the table, which their index maps read. It adds arithmetic to each such load. For `even` that is a few instructions a
+# page. For a table in any order it would be many, and would be counted as scalar code of the kernel, which is why the
+# pages of `even` follow one another. In the kernels that copy by hand the table only says where a copy begins, so
+# nothing is added.
 #
 # There is another thing to know about waits. The simulator serves copies that signal the same semaphore one after
 # another. Copies with semaphores of their own overlap, as if each had the bandwidth for itself; the last cell shows it
 # for eight pages. Each slot of our ring has one semaphore, and each index map has one as well. So the waits of the two
-# kinds of kernel come from different models, and a difference of a few percent between them means nothing.
+# kinds of kernel come from different models. In the cell below the same eight copies cost 2,659 cycles on one semaphore
+# and 1,711 on eight, so do not rank two kernels of different kinds by their waits. The model favors the index maps, so
+# where the ring is clearly ahead all the same, the conclusion is safe.
 #
 # The next cell gives the ragged lengths to the table of `even`: the difference is what telling the ragged table costs.
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 13: Flash attention
 #
-# You write the forward kernel and both gradients, configure a causal kernel and grouped heads, repair a kernel for packed
-# documents, and answer a question by roofline. Nothing here needs a TPU.
+# You write the forward kernel and two kernels for the three gradients, configure a causal kernel and grouped heads,
+# repair a kernel for packed documents, and answer a question by roofline. Nothing here needs a TPU.
 #
 # Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 80 minutes. Short of time? Do 13.2 and 13.6.
 # Want more? 13.9 and 13.10, 75 minutes, begin with an empty cell.
@@ -40,7 +40,7 @@ def product(a, b, axis_of_a, axis_of_b):
 # - **A** How many bytes do q, k, v and o have together?
 # - **B** How many bytes do the scores have, in float32?
 # - **C** A causal kernel has blocks of 512 queries and 512 keys. How many blocks of scores does it compute for each head?
-# - **D** How many of those need a mask?
+# - **D** How many of the blocks counted in C need a mask?
 
 
 # %% answer="13.1"
@@ -60,11 +60,12 @@ checks.check("13.1", numbers)
 #
 # *Difficulty 3 of 5. 13 minutes, 14 lines. Fast track.*
 #
-# `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D) in float32: q is [heads, T, D], and k and v are
-# [heads, S, D], where the number of keys S may differ from T. Blocks have 128 queries and 128 keys. The call is given,
-# with the grid (heads, blocks of queries, blocks of keys). Write the kernel, with `product` from above for both matmuls.
-# `m_ref` and `l_ref` are float32[128, 128] and hold the value of a row in all 128 lanes. `acc_ref` is float32[128, D], and
-# D is 128 or 64, so what meets it must be cut down to D lanes. Scores here may be as large as 300 and as small as -300.
+# `attention(q, k, v)` is attention without a mask, with the scale 1 / sqrt(D): q is float32[heads, T, D], and k and v
+# are float32[heads, S, D]. T and S may differ, and both are multiples of 128. Blocks have 128 queries and 128 keys. The
+# call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel, with `product` from above
+# for both matmuls. `m_ref` and `l_ref` are float32[128, 128] and hold the value of a row in all 128 lanes. `acc_ref` is
+# float32[128, D], and D is 128 or 64, so what meets it must be cut down to D lanes. Scores here may be as large as 300
+# and as small as -300.
 
 
 # %% answer="13.2"
@@ -126,7 +127,8 @@ checks.check("13.2", attention)
 #
 # - `works`: whether any score of block (i, j) is unmasked. If none is, the step does nothing.
 # - `needs_mask`: whether some scores of a block that works are masked. Where no score counts, it may be either.
-# - the block of keys that should be in VMEM. A step without work should cost no copy.
+# - the index of the block of keys for this step: j if the step works. A step without work must not copy keys that
+#   nobody reads, so it stays at the block before it, or names block 0, which the next i needs first.
 #
 # i and j are traced, so write no `if`.
 
@@ -157,11 +159,11 @@ checks.check("13.3", plan)
 #
 # *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
-# In grouped-query attention several query heads share one KV head. q is [B, H, T, D], k and v are
-# [B, KH, T, D], and H is a multiple of KH: the first H / KH query heads share the first key head, the next H / KH the
-# second one. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of
-# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, kv_heads)`, which returns two block indices: that
-# of q, which is o's as well, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
+# In grouped-query attention several query heads share one KV head. q is [B, H, T, D], k and v are [B, KH, T, D], and H
+# is a multiple of KH: the first H / KH query heads share the first KV head, the next H / KH the second one. The grid is
+# (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of sequence 0, then those of
+# sequence 1. Write `blocks(n, i, j, heads, kv_heads)`, which returns two block indices: that of q, which is o's as
+# well, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
 
 
 # %% answer="13.4"
@@ -190,10 +192,11 @@ checks.check("13.4", blocks)
 # - dp = g @ v.T, and ds = p * (dp - delta).
 #
 # q and g are float32[heads, T, D]; k and v are float32[heads, S, D], where S may differ from T. The forward kernel has
-# kept lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. A row
-# can be broadcast down the sublanes for free, but not across lanes. So compute everything *transposed*, with keys down
-# and queries across: s.T = scale * k @ q.T, dp.T = v @ g.T, and ds.T = p.T * (dp.T - delta). Write the kernel, with
-# `product` for all matmuls. The call is given, with the keys as the last axis of its grid.
+# kept lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. In
+# VMEM a row lies along the lanes. Broadcasting it down the sublanes is free, but turning it into a column, as scores
+# with queries down would need, is not. So compute everything *transposed*, with keys down and queries across: s.T =
+# scale * k @ q.T, dp.T = v @ g.T, and ds.T = p.T * (dp.T - delta). Write the kernel, with `product` for all matmuls.
+# The call is given, with the keys as the last axis of its grid.
 
 
 # %% answer="13.5"
@@ -296,9 +299,10 @@ checks.check("13.6", grad_kv)
 # *Difficulty 3 of 5. 14 minutes, 6 lines.*
 #
 # Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
-# query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel
-# below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three mistakes. When
-# they are repaired, a row of padding has no keys left: guard its maximum and its division.
+# query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The
+# kernel below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three
+# mistakes. Once you have repaired them, a row of padding has no keys left: its maximum is -inf and its sum is 0. Handle
+# that row so that it gives zeros and no NaN, and leave all other rows as they are.
 
 
 # %% given="13.7"
@@ -351,14 +355,14 @@ checks.check("13.7", documents)
 # checks.hint("13.7")
 
 # %% [markdown]
-# ## 13.8 Compute: keep the weights, or make them again?
+# ## 13.8 Compute: store the weights, or recompute them?
 #
 # *Difficulty 2 of 5. 4 minutes, 2 lines.*
 #
-# The backward pass needs the weights p. One can write them to HBM in the forward pass and read them in the backward pass,
-# with `itemsize` bytes each. Or one can recompute the scores, with 2 D FLOPs for each. For which head size D does the
-# time of those bytes alone equal the time of those FLOPs alone, on a chip with `peak` FLOP/s and `bandwidth` B/s? Write
-# `head_size(itemsize, peak, bandwidth)`. The check then says what that is on a v5e.
+# The backward pass needs the weights p. One can write them to HBM in the forward pass and read them in the backward
+# pass; each weight has `itemsize` bytes. Or one can recompute the scores, with 2 D FLOPs for each. For which head size
+# D does the time of those bytes alone equal the time of those FLOPs alone, on a chip with `peak` FLOP/s and `bandwidth`
+# B/s? Write `head_size(itemsize, peak, bandwidth)`. The check then says what that is on a v5e.
 
 
 # %% answer="13.8"

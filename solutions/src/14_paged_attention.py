@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Exercises 14: Paged attention
 #
-# You compute a bound, follow a table, write three kernels, repair one, and prepare the call of a server. Nothing here
-# needs a TPU.
+# You compute a bound, follow a table, write three kernels, and repair one. Nothing here needs a TPU.
 #
 # Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 66 minutes. Short of time? Do 14.3 and
 # 14.4. Want more? 14.8, 14.9 and 14.10, 105 minutes: 14.8 needs "The call of a server" in the lesson's *Further*, and the
@@ -70,9 +69,10 @@ checks.check("14.1", bound)
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
 # `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256],
-# `table` is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M), and
-# a step copies one page, or writes zeros past the last page of a sequence. Both lists are prefetched. Write the two block
-# specs. Past the last page of a sequence, the table may hold any number; no page may be copied for such a step. Every
+# `table` is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M),
+# and a step copies one page, or writes zeros past the last page of a sequence. Both lists are prefetched. Write the two
+# block specs. Past the last page of a sequence, the table may hold any number, and no page may be fetched from HBM for
+# such a step. In both specs, squeeze the first axis, so that `page_ref` and `o_ref` have shape (heads, 16, 256). Every
 # sequence has a token or more.
 
 
@@ -180,10 +180,11 @@ checks.check("14.3", last_page)
 # *Difficulty 3 of 5. 15 minutes, 20 lines. Fast track.*
 #
 # Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
-# 256], with one KV head. The grid is (B, M), and its index maps are given: step (b, j) has the queries of sequence b
-# and page j of its row, in scratch m and l of (4, 1) and acc of (4, 128). Write the kernel. The last page of a sequence
-# is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. Use `scores` and
-# `weighted`.
+# 256], with one KV head. `lengths` is int32[B] and `table` int32[B, M]. The grid is (B, M), and the index maps are
+# given: at step (b, j), `q_ref` holds the queries of sequence b, and `page_ref` its page j, or again its last page if
+# it has no page j. Scratch: `m_ref` and `l_ref` of shape (4, 1), `acc_ref` of shape (4, 128). Write the kernel. The
+# last page of a sequence is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. Use
+# `scores` and `weighted`.
 
 
 # %% answer="14.4"
@@ -278,11 +279,13 @@ checks.check("14.5", in_flight)
 #
 # *Difficulty 3 of 5. 13 minutes, 12 lines.*
 #
-# `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the kernel
-# copies by hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref, [16 M,
-# 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap, and make no copy for pages that do not exist. The last page is copied whole, with the rows past its last token. Past the last page of a sequence write zeros; there the table may hold any number.
-# `sem` is one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel may take at most 9,000
-# cycles (predicted (compiler)); with one page at a time it would be some 40,000.
+# `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the
+# kernel copies by hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref,
+# [16 M, 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap,
+# and make no copy for pages that do not exist. The last page is copied whole, with the rows past its last token. Write
+# zeros past the last page of a sequence, where the table may hold any number. A sequence may have no tokens; then all
+# of its rows are zeros. `sem` is one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel
+# may take at most 9,000 cycles (predicted (compiler)); with one page at a time it would be some 40,000.
 
 
 # %% answer="14.6"
@@ -330,11 +333,12 @@ checks.check("14.6", fetched)
 #
 # *Difficulty 3 of 5. 10 minutes, 4 lines.*
 #
-# `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages. Three
-# lines are wrong. One reads another sequence's row of the table, one drops the last page, and one asks for a page too
-# early: it arrives in a slot that is still being read. Find and fix them. Rows past the last token of a sequence may be
-# NaN or inf. For 16 pages in each of two sequences the kernel may take at most 25,000 cycles (predicted (compiler)); if no
-# page were on its way while one is added, it would be some 41,000.
+# `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages.
+# `ring_kernel_broken` has three bugs: it reads another sequence's row of the table, it drops the last page, and it asks
+# for a page too early, which arrives in a slot that is still being read. Copy its body into `ring_kernel` and repair it
+# there; one of the repairs needs a change in a second place. Rows past the last token of a sequence may be NaN or inf.
+# For 16 pages in each of two sequences the kernel may take at most 25,000 cycles (predicted (compiler)); if no page
+# were on its way while one is added, it would be some 41,000.
 
 
 # %% given="14.7"
@@ -421,10 +425,10 @@ checks.check("14.7", summed)
 # tokens. The second had 200 tokens in the cache before this step and writes its next one, and so does the third, which
 # had 207. The keys and values of the step's tokens are already in their pages. Give four plain numbers:
 #
-# - **A** the rows of q that belong to a token
+# - **A** the number of rows of q that belong to a token
 # - **B** `kv_lens[1]`
 # - **C** `cu_q_lens[2]`
-# - **D** the entries of `page_indices[2]` that the kernel reads
+# - **D** the number of entries of `page_indices[2]` that the kernel reads
 
 
 # %% answer="14.8"
@@ -579,13 +583,13 @@ checks.check("14.9", decode_all)
 #
 # *Difficulty 4 of 5. 30 minutes, 50 lines. Further.*
 #
-# The requests to a server often begin with the same text, such as its instructions. Their pages need to be in memory only
-# once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128], `pages` is
-# float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with, which are full.
-# After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its row of
-# `table`; past its last page the table holds zeros. What belongs to no token may be NaN. The result is the attention of each
-# sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win: par is 300,000 bytes
-# for four sequences that share 6 pages and have 10 of their own.
+# The requests to a server often begin with the same text, such as its instructions. Their pages need to be in memory
+# only once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128],
+# `pages` is float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with,
+# which are full. After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its
+# row of `table`; past its last page the table holds zeros. What belongs to no token may be NaN. The result is the
+# attention of each sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win.
+# Par is 300,000 bytes for four sequences that share 6 pages and have 10 further pages between them; S is at least 1.
 
 
 # %% answer="14.10"

@@ -17,7 +17,7 @@ def _by_times(itemsize: int, peak: float, bandwidth: float) -> float:
 
 EXERCISE = Exercise(
     id="13.8",
-    title="Compute: keep the weights, or make them again?",
+    title="Compute: store the weights, or recompute them?",
     kind="compute",
     defines="head_size",
     asks=Compute(
