@@ -55,6 +55,19 @@ FAILURES = {
         compiled(call(lambda x, o: o.__setitem__(..., float(x[0, 0])))),
         "asked for a plain Python number",
     ),
+    "length-of-a-result": (
+        compiled(lambda x: jnp.repeat(x, jnp.int32(x[:, 0]), axis=0)),
+        "The length of what jnp.repeat returns depends on values",
+    ),
+    "length-of-a-result, of a count": (
+        compiled(lambda x: jnp.bincount(jnp.int32(x[:, 0]))),
+        "what jnp.bincount returns depends on values",
+    ),
+    "length-of-a-result, of places": (compiled(lambda x: jnp.nonzero(x[0])[0]), "what jnp.nonzero returns depends"),
+    "truth-of-an-array": (
+        compiled(call(computing(lambda x: x if np.arange(3) > 1 and x is not None else x))),
+        "An array of several elements stands where Python wants one truth value",
+    ),
     "waited-for": (compiled(lambda x: call(copy)(x).block_until_ready()), "The function waits for its result"),
     "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 15: Grouped matmul
 #
-# *60 minutes, then 74 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# *60 minutes, then 89 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
 # 4 for the order of a grid, lesson 7 for the tiles of a matmul, lesson 8 for masks, lesson 10 for the backward pass,
 # and lesson 12 for prefetched lists. You do not need a TPU; with one, the kernels also run on it.*
 #

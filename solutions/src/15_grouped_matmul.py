@@ -4,8 +4,8 @@
 # You bound the number of visits, make the list of visits in JAX, write the two kernels that walk along it, and repair a
 # third. Then come a layer in which each token uses two experts, and a gated one. Nothing here needs a TPU.
 #
-# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 74 minutes. Short of time? Do 15.2 and 15.3.
-# Want more? 15.8 and 15.9, 85 minutes, are a whole kernel from an empty cell, and the same one made faster.
+# Come here from [lesson 15](../notebooks/15_grouped_matmul.ipynb). About 89 minutes. Short of time? Do 15.2 and 15.3.
+# Want more? 15.8 and 15.9, 110 minutes, are a whole kernel from an empty cell, and the same one made faster.
 
 # %%
 # FIRST CELL
@@ -32,8 +32,8 @@ def dot(x, w):
 # *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
 # `worst(rows, experts, tile)` returns two numbers for rows that are sorted by expert: how many visits there are at
-# most, and how many times as many rows as there are the kernel multiplies in that case. `rows` is a multiple of `tile`,
-# and there are at most `tile` experts. Try it for 4,096 rows and tiles of 256, with 8 experts and with 64.
+# most, and the rows that the kernel multiplies in that case, divided by `rows`. `rows` is a multiple of `tile`, and
+# there are at most `tile` experts. Try it for 4,096 rows and tiles of 256, with 8 experts and with 64.
 
 
 # %% answer="15.1"
@@ -54,11 +54,12 @@ checks.check("15.1", worst)
 # %% [markdown]
 # ## 15.2 The list of visits
 #
-# *Difficulty 3 of 5. 15 minutes, 12 lines. Fast track.*
+# *Difficulty 3 of 5. 25 minutes, 12 lines. Fast track.*
 #
 # The lesson made its lists with a loop in Python. Inside `jax.jit` the sizes are not known, so JAX has to make them,
 # and their lengths must not depend on the sizes. `visits(sizes, rows, tile)` gets sizes, int32[E], that add up to
-# `rows`, a multiple of `tile`. It returns four arrays of int32, `group, tiles, bounds, count`:
+# `rows`, a multiple of `tile`. `visits` is called inside `jax.jit`: sizes is traced, and `rows` and `tile` are plain
+# numbers. It returns four arrays of int32, `group, tiles, bounds, count`:
 #
 # - `bounds`, [E + 1]: group e has the rows from bounds[e] up to, but not including, bounds[e + 1]
 # - `count`, [1]: how many visits there are
@@ -98,13 +99,13 @@ checks.check("15.2", visits)
 # %% [markdown]
 # ## 15.3 A visit
 #
-# *Difficulty 3 of 5. 12 minutes, 10 lines. Fast track.*
+# *Difficulty 3 of 5. 15 minutes, 10 lines. Fast track.*
 #
 # Write the kernel of the grouped matmul in tiles of 16 rows; the call is given. All arrays are float32. The four lists
 # are like those of 15.2, with two differences. Empty groups have no visit. And rows past the last expert's form one
-# more group, nobody's, with the number E, so `bounds` has E + 2 entries. The index map gives nobody's visits the last
-# matrix, because they have none of their own. Nobody's rows of x may be NaN, and their rows of the result must be 0. A
-# visit that does not count must change nothing.
+# more group, nobody's, with the number E, so `bounds` has E + 2 entries. For nobody's visits `w_ref` holds the last
+# matrix: do not use its product. E is `bounds_ref.shape[0] - 2`. Nobody's rows of x may be NaN, and their rows of the
+# result must be 0. A visit that does not count must change nothing.
 
 
 # %% answer="15.3"
@@ -163,13 +164,14 @@ checks.check("15.3", grouped)
 # %% [markdown]
 # ## 15.4 The gradient of the matrices
 #
-# *Difficulty 3 of 5. 12 minutes, 15 lines.*
+# *Difficulty 3 of 5. 18 minutes, 15 lines.*
 #
 # dw[e] is x_e.T @ g_e, where x_e and g_e are the rows of group e: x is float32[T, K], g is float32[T, N], and the
 # result is float32[E, K, N]. The lists are made as in 15.2, so a group without rows has one visit; its gradient is 0.
 # But the sizes may add up to less than T, and rows past the last group may be NaN in x and in g. Write the kernel with
-# `summed(x, g)`, which returns x.T @ g in float32; acc_ref is scratch of the shape of a result's block. A visit that
-# does not count must change nothing.
+# `summed(x, g)`, which returns x.T @ g in float32; acc_ref is scratch of the shape of a result's block. The lesson's
+# `last` was the last step; here only the visits before `count_ref[0]` count. A visit that does not count must change
+# nothing.
 
 
 # %% answer="15.4"
@@ -231,7 +233,7 @@ checks.check("15.4", dw)
 # %% [markdown]
 # ## 15.5 Repair: rows of other experts
 #
-# *Difficulty 2 of 5. 8 minutes, 3 lines.*
+# *Difficulty 2 of 5. 6 minutes, 3 lines.*
 #
 # `relu_of` is the call of 15.3 with another kernel: a grouped matmul with a ReLU. All rows belong to a group. Three lines of
 # the kernel are wrong: find and fix them.
@@ -281,12 +283,12 @@ checks.check("15.5", relu_of)
 # %% [markdown]
 # ## 15.6 Two experts for a token
 #
-# *Difficulty 3 of 5. 12 minutes, 7 lines.*
+# *Difficulty 3 of 5. 14 minutes, 7 lines.*
 #
 # In many models the router picks two or more experts for a token, and the layer adds up their results, weighted by the
 # router's shares. `two_experts(x, w, expert, share)`: x is float32[T, K], w is float32[E, K, N], `expert` is int32[T,
 # 2] with two different experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T, N], is
-# `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Multiply with one call of the library's
+# `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Compute all products in one call of
 # `library.grouped_matmul(rows, w, sizes)`, whose rows have to be sorted by expert; the rest is plain JAX.
 
 
@@ -311,10 +313,11 @@ checks.check("15.6", two_experts)
 # %% [markdown]
 # ## 15.7 Two matmuls and a SiLU
 #
-# *Difficulty 2 of 5. 10 minutes, 8 lines.*
+# *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #
-# Write the kernel of a gated layer, `silu(x @ gate[e]) * (x @ up[e])` for the rows of each group e; the call is given. All
-# arrays are float32. The lists are those of 15.2 without visits for empty groups, and every row belongs to a group.
+# Write the kernel of a gated layer, `silu(x @ gate[e]) * (x @ up[e])` for the rows of each group e, where silu(z) is z
+# * sigmoid(z); the call is given. All arrays are float32. The lists are those of 15.2 without visits for empty groups,
+# and every row belongs to a group.
 
 
 # %% answer="15.7"
@@ -361,16 +364,18 @@ checks.check("15.7", gated)
 # %% [markdown]
 # ## 15.8 From an empty cell: a grouped matmul
 #
-# *Difficulty 5 of 5. 60 minutes, 55 lines. Further.*
+# *Difficulty 5 of 5. 75 minutes, 55 lines. Further.*
 #
 # `ragged_matmul(x, w, sizes)` is the whole kernel: x is bfloat16[T, K], w is bfloat16[E, K, N], and `sizes` is
-# int32[E]. Sums are kept in float32. T is a multiple of 128. The sizes add up to T or less. Rows past the last group
-# may be NaN, and their rows of the result are 0. Outside the kernel, JAX may compute lists of integers, and nothing
-# else: x and w enter it as they are. K and N are multiples of 128.
+# int32[E]. Sums are kept in float32. T is a multiple of 128, and may be smaller than your tile, or no multiple of it.
+# The sizes add up to T or less. Rows past the last group may be NaN, and their rows of the result are 0. The library
+# may not be called. Outside the kernel, JAX may compute lists of integers, and nothing else: x and w enter it as they
+# are. K and N are multiples of 128.
 #
-# For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with the
-# sizes of the lesson's opening, and at most 117,000 with the nearly even ones. The lesson's kernel with tiles of 256 rows
-# takes about 119,000 in both cases, and one matrix for all rows 75,000. `vmem_limit_bytes` may be 100 << 20.
+# For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with
+# the sizes of the lesson's opening (264, 1620, 411, 362, 320, 342, 386 and 391), and at most 117,000 with the nearly
+# even ones. The lesson's kernel with tiles of 256 rows takes about 119,000 in both cases, and one matrix for all rows
+# 75,000. `vmem_limit_bytes` may be 100 << 20.
 
 
 # %% answer="15.8"
@@ -468,11 +473,11 @@ checks.check("15.8", ragged_matmul)
 # %% [markdown]
 # ## 15.9 Golf: nearly even groups
 #
-# *Difficulty 4 of 5. 25 minutes, 35 lines. Further.*
+# *Difficulty 4 of 5. 35 minutes, 35 lines. Further.*
 #
 # `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. Scored are the nearly even groups
 # of 500, 530, 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)). The library's kernel
-# takes more, and so does an answer to 15.8 that goes through chunks of 128 rows.
+# takes 111,280, and our answer to 15.8, which goes through chunks of 128 rows, 110,465.
 
 
 # %% answer="15.9"

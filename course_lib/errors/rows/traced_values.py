@@ -2,6 +2,13 @@
 
 from course_lib.errors.row import Row
 
+
+def _length(fn, fn2, fn3, fn4) -> dict[str, str]:
+    """Return the name of the function, and that of its argument for the length."""
+    name = next(group for group in (fn, fn2, fn3, fn4) if group not in (None, "?"))
+    return {"name": name, "length": {"repeat": "total_repeat_length", "bincount": "length"}.get(name, "size")}
+
+
 ROWS = (
     Row(
         "numpy-in-kernel",
@@ -9,6 +16,24 @@ ROWS = (
         "A NumPy function was given a value that is known only when the kernel runs.",
         "use the function of the same name in jax.numpy: jnp.add, not np.add.",
         "01",
+    ),
+    Row(
+        "length-of-a-result",
+        r"ConcretizationTypeError.*?(?:compiling jnp\.(?P<fn>repeat), the total number|"
+        r"of jnp\.(?P<fn2>bincount)\. To avoid this error, pass a static `length`|"
+        r"size argument of jnp\.(?P<fn3>\w+) must be|make jnp\.(?P<fn4>\w+)\(\) compatible with JIT)",
+        "The length of what jnp.{name} returns depends on values known only when it runs; under jit it may not.",
+        "give it the length: jnp.{name}(..., {length}=...), as large as it can get.",
+        "15",
+        more=_length,
+    ),
+    Row(
+        "truth-of-an-array",
+        r"truth value of an array with more than one element is ambiguous",
+        "An array of several elements stands where Python wants one truth value: in `if`, `and`, `or`, `not`, or in a "
+        "comparison like a < b < c.",
+        "combine arrays with & and |, each comparison in brackets: (a >= 0) & (a < n); choose with jnp.where.",
+        "08",
     ),
     Row(
         "number-in-kernel",

@@ -43,7 +43,7 @@ def shared_by_rows(found: Finding) -> Complaint | None:
     if (made := _looked_up(found)) is None or len(found.steps) < 2:
         return None
     call, output = made
-    if memory.known_uses(call) is None or memory.carries(call, found.steps):
+    if memory.known_uses(call) is None or memory.carries(call, found.steps) or found.is_nan_by_garbage:
         return None
     start = output.starts[found.steps[-1]]
     block = tuple(slice(s, s + b) for s, b in zip(start.tolist(), output.block_shape, strict=True))

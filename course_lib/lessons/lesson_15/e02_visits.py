@@ -11,13 +11,21 @@ from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_15 import groups as of
 
 _NAMES = ("group", "tiles", "bounds", "count")
+_FORM = {
+    "group": "there is room for rows // tile + E - 1 visits, however many there are: jnp.repeat takes "
+    "total_repeat_length.",
+    "tiles": "there is room for rows // tile + E - 1 visits, however many there are.",
+    "bounds": "bounds begins with 0 and ends with the sum of all sizes: jnp.concatenate([jnp.zeros(1, jnp.int32), "
+    "ends]).",
+    "count": "count is a list of one number: count[None].",
+}
 _NEXT = {
     "bounds": "bounds[e] is the sum of the sizes before e, so bounds has one more entry than sizes.",
     "count": "a group from start to end has the tiles start // tile to (end - 1) // tile; a group without rows has one "
     "visit; count is the sum over all groups.",
     "group": "repeat the number of each group as often as it has visits; past the end repeat the last visit.",
-    "tiles": "the first tile of the group, and one more for each visit of the group before this one. A group without "
-    "rows that begins behind the last row visits the last tile.",
+    "tiles": "the first tile of the group, and one more for each visit of the group before this one; past the end "
+    "repeat the last visit. A group without rows that begins behind the last row visits the last tile.",
 }
 
 
@@ -109,7 +117,7 @@ def _demand_form(found, rows: int, tile: int, experts: int) -> None:
             raise Unfit(
                 f"For {rows} rows in tiles of {tile} and {experts} groups, {name} must be int32[{size}], and it is "
                 f"{described(each)}.",
-                "jnp.repeat takes total_repeat_length, and .astype(jnp.int32) makes integers of 32 bits.",
+                _FORM[name] if getattr(each, "shape", None) != (size,) else ".astype(jnp.int32) at the end.",
             )
 
 

@@ -1,6 +1,7 @@
 """The kernel of a visit, with rows that belong to nobody."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -14,7 +15,7 @@ def _cases() -> list[tuple]:
     """Return groups that end inside tiles and at their ends, or are empty; nobody's rows are NaN from the second on."""
     cases = []
     for seed, sizes in enumerate(SIZES):
-        x, w = of.values(seed, ROWS, 128), of.values(9 + seed, len(sizes), 128, 128)
+        x, w = of.values(seed, ROWS, 128), of.values(9 + seed, len(sizes), 128, 256 if seed == 1 else 128)
         x = x.at[sum(sizes) :].set(jnp.nan if seed else 0.5)
         cases.append((x, w, *of.lists((*sizes, ROWS - sum(sizes)), ROWS)))
     return cases
@@ -30,6 +31,24 @@ def _last_visit(x, w, group, tile, bounds, count):
     chosen = jnp.repeat(last, of.TILE, total_repeat_length=ROWS)
     o = jnp.einsum("tk,tkn->tn", x, w[jnp.minimum(chosen, len(w) - 1)], precision="highest")
     return jnp.where(chosen[:, None] < len(w), o, 0)
+
+
+def _from_visits(x, w, group, tile, bounds, count):
+    """Return it where the first row of a tile is counted as that of tile v, the number of the visit."""
+    row, edges = np.arange(of.TILE), np.asarray(bounds)
+    products = jnp.concatenate([of.by_each(x, w), jnp.zeros((1, ROWS, w.shape[2]))])
+    return of.walked(
+        products,
+        (group, tile, bounds, count),
+        lambda v, e, n: (v * of.TILE + row >= edges[e]) & (v * of.TILE + row < edges[e + 1]),
+    )
+
+
+def _nobody_clears_all(x, w, group, tile, bounds, count):
+    """Return it where nobody's visit clears its whole tile."""
+    first = bounds[len(w)] // of.TILE * of.TILE
+    cleared = (jnp.arange(ROWS)[:, None] >= first) & (bounds[len(w)] < ROWS)
+    return jnp.where(cleared, 0, of.grouped(x, w, bounds))
 
 
 def _nobody_multiplied(x, w, group, tile, bounds, count):
@@ -54,6 +73,16 @@ EXERCISE = Exercise(
             next="keep the rows of other groups: jnp.where(mine, o, o_ref[...]).",
         ),
         judges.Slip(
+            means="the first row of a tile is taken for row v * TILE, v being the number of the visit",
+            value=_from_visits,
+            next="visit v has tile tile_ref[v], whose first row is tile_ref[v] * TILE.",
+        ),
+        judges.Slip(
+            means="nobody's visit clears the whole tile, the rows of the last expert too",
+            value=_nobody_clears_all,
+            next="clear nobody's rows only: keep o_ref where the row is not nobody's.",
+        ),
+        judges.Slip(
             means="the rows that belong to nobody are multiplied by the last matrix",
             value=_nobody_multiplied,
             next="where group_ref[v] is the number of the experts, the result is 0.",
@@ -63,8 +92,8 @@ EXERCISE = Exercise(
         "Which rows of the array does tile_ref[v] hold, and which of them are the group's?",
         "row = tile_ref[v] * TILE + the row in the tile. A row belongs to group e from bounds_ref[e] up to, but not "
         "including, bounds_ref[e + 1]. Keep what o_ref has in all other rows.",
-        "Write jnp.where(mine, jnp.where(e == experts, 0, o), o_ref[...]): nobody's group has the number of the "
-        "matrices, which is bounds_ref.shape[0] - 2.",
+        "Write jnp.where(mine, jnp.where(e == nobody, 0, o), o_ref[...]), with nobody = bounds_ref.shape[0] - 2: the "
+        "number of the matrices.",
     ),
     points=3,
 )

@@ -1,7 +1,9 @@
 """A kernel of visits with three mistakes: to be repaired."""
 
 import jax.numpy as jnp
+import numpy as np
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_15 import groups as of
 
@@ -23,6 +25,24 @@ def _grouped(x, w, group, tile, bounds, count):
     return jnp.maximum(of.grouped(x, w, bounds), 0)
 
 
+def _from_visits(x, w, group, tile, bounds, count):
+    """Return it where the first row of a tile is counted as that of tile v, the number of the visit."""
+    row, edges = np.arange(of.TILE), np.asarray(bounds)
+    return of.walked(
+        jnp.maximum(of.by_each(x, w), 0),
+        (group, tile, bounds, count),
+        lambda v, e, n: (v * of.TILE + row >= edges[e]) & (v * of.TILE + row < edges[e + 1]),
+    )
+
+
+def _no_relu(x, w, group, tile, bounds, count):
+    return of.grouped(x, w, bounds)
+
+
+def _below_zero(x, w, group, tile, bounds, count):
+    return jnp.minimum(of.grouped(x, w, bounds), 0)
+
+
 EXERCISE = Exercise(
     id="15.5",
     title="Repair: rows of other experts",
@@ -31,6 +51,19 @@ EXERCISE = Exercise(
     judged="relu_of",
     cases=_cases,
     reference=_grouped,
+    slips=(
+        judges.Slip(
+            means="the first row of a tile is taken for row v * TILE, v being the number of the visit",
+            value=_from_visits,
+            next="visit v has tile tile_ref[v], whose first row is tile_ref[v] * TILE.",
+        ),
+        judges.Slip(means="the ReLU is gone", value=_no_relu, next="o = jnp.maximum(dot(...), 0), as it was."),
+        judges.Slip(
+            means="what is below 0 is kept, and what is above is dropped",
+            value=_below_zero,
+            next="a ReLU keeps what is above 0: jnp.maximum(..., 0).",
+        ),
+    ),
     hints=(
         "Take sizes 10 and 22 and tiles of 16 rows. Which rows does the first visit write, and which should it write? "
         "And the third?",

@@ -68,6 +68,29 @@ def _shares_sorted(x, w, expert, share):
     return (taken[:, None] * each).reshape(len(x), 2, -1).sum(axis=1)
 
 
+def _shares_sorted_too(x, w, expert, share):
+    """Return it where the shares are sorted, and the results are back in the order of the tokens."""
+    taken = share.reshape(-1)[_order(expert)].reshape(share.shape)
+    return jnp.sum(taken[:, :, None] * _of_each(x, w, expert), axis=1)
+
+
+def _shares_exchanged(x, w, expert, share):
+    return jnp.sum(share[:, ::-1, None] * _of_each(x, w, expert), axis=1)
+
+
+def _other_tokens(at):
+    """Return it where row i of the sorted ones is token ``at(order[i], T)``, and not order[i] // 2."""
+
+    def value(x, w, expert, share):
+        token = at(_order(expert), len(x))
+        rows = jnp.zeros(len(token), jnp.int32).at[_order(expert)].set(token).reshape(expert.shape)
+        chosen = (expert[:, :, None] == jnp.arange(len(w))).astype(jnp.float32)
+        each = jnp.einsum("tje,tjk,ekn->tjn", chosen, x[rows], w, precision="highest")
+        return jnp.sum(share[:, :, None] * each, axis=1)
+
+    return value
+
+
 def _first_alone(x, w, expert, share):
     return share[:, :1] * _of_each(x, w, expert)[:, 0]
 
@@ -86,6 +109,19 @@ def _as_one(x, w, expert, share):
     return _of_each(x, w, expert).sum(axis=1)
 
 
+def _one_call(two_experts) -> tuple[str, str] | None:
+    """Demand one call of the library, with all rows."""
+    x, w, expert, share = _cases()[0]
+    calls = of.calls_of_the_library(two_experts, x, w, expert, share)
+    if [call.invars[0].aval.shape[0] for call in calls] == [2 * len(x)]:
+        return None
+    rows = " and ".join(str(call.invars[0].aval.shape[0]) for call in calls) or "no"
+    return (
+        f"It calls the library {len(calls)} times, with {rows} rows; one call with all {2 * len(x)} rows is asked for.",
+        "sort both rows of every token together: order = jnp.argsort(expert.reshape(-1)).",
+    )
+
+
 _BACK = "put row i of the sorted results back to order[i]: jnp.zeros_like(o).at[order].set(o)."
 _ADD = "add both results of a token: reshape to (T, 2, N) and sum over axis 1, or use .at[token].add."
 
@@ -97,6 +133,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=_two_experts,
     arithmetic_around=True,
+    also=(_one_call,),
     slips=(
         judges.Slip(means="the results are left in the order of the experts", value=_not_back, next=_BACK),
         judges.Slip(means="the results are left in the order of the experts", value=_not_back_shares_alone, next=_BACK),
@@ -105,6 +142,26 @@ EXERCISE = Exercise(
             means="a share meets the row of another token",
             value=_shares_sorted,
             next="multiply after the results are back in the order of the tokens, or sort the shares like the rows.",
+        ),
+        judges.Slip(
+            means="the shares are sorted by expert, and the results are not",
+            value=_shares_sorted_too,
+            next="once the results are back in the order of the tokens, take share as it is.",
+        ),
+        judges.Slip(
+            means="each expert gets the share of the other",
+            value=_shares_exchanged,
+            next="share[t, j] belongs to expert[t, j].",
+        ),
+        judges.Slip(
+            means="x[order % T] takes the rows of other tokens",
+            value=_other_tokens(lambda order, tokens: order % tokens),
+            next="rows 2 * t and 2 * t + 1 belong to token t, so row i of the sorted ones is token order[i] // 2.",
+        ),
+        judges.Slip(
+            means="x[order] takes the rows of other tokens",
+            value=_other_tokens(lambda order, tokens: jnp.minimum(order, tokens - 1)),
+            next="rows 2 * t and 2 * t + 1 belong to token t, so row i of the sorted ones is token order[i] // 2.",
         ),
         judges.Slip(means="only the first expert of each token counts", value=_first_alone, next=_ADD),
         judges.Slip(means="only the second expert of each token counts", value=_second_alone, next=_ADD),

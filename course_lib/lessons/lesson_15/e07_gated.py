@@ -7,14 +7,17 @@ from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_15 import groups as of
 
 SIZES = ((10, 0, 22, 8, 24), (16, 32, 16), (1, 62, 1), (0, 0, 64))
-LARGE = 16.0  # the gate's matrix, so that its products reach 100: exp(100) is infinite in float32
+LARGE = 8.0  # times the gate's matrix, all above 0, so that its products reach hundreds, whose exp is infinite
 
 
 def _cases() -> list[tuple]:
     cases = []
     for seed, sizes in enumerate(SIZES):
-        x, gate, up = of.values(seed, 64, 128), *(of.values(n + seed, len(sizes), 128, 128) for n in (9, 50))
-        cases.append((x / 4, gate * (LARGE if seed == 2 else 0.5), up / 4, *of.lists(sizes, 64)))
+        n = 256 if seed == 1 else 128
+        x, gate, up = of.values(seed, 64, 128), *(of.values(at + seed, len(sizes), 128, n) for at in (9, 50))
+        if seed == 2:
+            x, gate = abs(x), LARGE * abs(gate)
+        cases.append((x / 4, gate / 2, up / 4, *of.lists(sizes, 64)))
     return cases
 
 
@@ -35,6 +38,26 @@ def _exchanged(x, gate, up, group, tile, bounds, count):
 def _sigmoid(x, gate, up, group, tile, bounds, count):
     g, u = _products(x, gate, up, bounds)
     return jax.nn.sigmoid(g) * u
+
+
+def _instead(activation):
+    """Return it with another function in the place of the SiLU."""
+
+    def value(x, gate, up, group, tile, bounds, count):
+        g, u = _products(x, gate, up, bounds)
+        return activation(g) * u
+
+    return value
+
+
+def _gate_twice(x, gate, up, group, tile, bounds, count):
+    g, _ = _products(x, gate, up, bounds)
+    return jax.nn.silu(g) * g
+
+
+def _plus(x, gate, up, group, tile, bounds, count):
+    g, u = _products(x, gate, up, bounds)
+    return jax.nn.silu(g) + u
 
 
 def _of_all(x, gate, up, group, tile, bounds, count):
@@ -60,6 +83,23 @@ EXERCISE = Exercise(
             means="sigmoid stands where SiLU should be",
             value=_sigmoid,
             next="silu(z) = z * sigmoid(z): jax.nn.silu does both.",
+        ),
+        *(
+            judges.Slip(means=f"{name} stands where SiLU should be", value=_instead(fn), next="use jax.nn.silu.")
+            for name, fn in (("GELU", jax.nn.gelu), ("ReLU", jax.nn.relu), ("tanh", jax.numpy.tanh))
+        ),
+        judges.Slip(
+            means="there is no SiLU", value=_instead(lambda z: z), next="write jax.nn.silu(dot(x, gate)) * dot(x, up)."
+        ),
+        judges.Slip(
+            means="the gate's matrix is used for both products",
+            value=_gate_twice,
+            next="the second product is dot(x_ref[...], up_ref[...]).",
+        ),
+        judges.Slip(
+            means="the two products are added, and should be multiplied",
+            value=_plus,
+            next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
         ),
         judges.Slip(
             means="the SiLU is applied to the product of both",

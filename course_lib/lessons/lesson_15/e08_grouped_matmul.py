@@ -13,7 +13,15 @@ ROWS, K, N = 4096, 1024, 1024
 POPULAR = (264, 1620, 411, 362, 320, 342, 386, 391)  # the sizes of the lesson's opening
 NEARLY_EVEN = (500, 530, 490, 520, 515, 505, 525, 511)
 LIMITS = {POPULAR: 112_000, NEARLY_EVEN: 117_000}  # sizes: the most cycles
-SIZES = (((250, 0, 200, 306, 12), 768, 128), ((128, 384), 512, 256), ((0, 3, 0, 40, 0), 256, 128), ((0, 0), 128, 128))
+# Groups that begin near a tile's end, that fill a tile, that all begin inside a tile; of few rows, and without any.
+SIZES = (
+    ((250, 0, 200, 306, 12), 768, 128),
+    ((40, 1300, 196), 1536, 128),
+    ((100, 100, 100, 300, 100), 768, 128),
+    ((15, 128, 200, 169), 512, 256),
+    ((0, 3, 0, 40, 0), 256, 128),
+    ((0, 0), 128, 128),
+)
 
 
 def arrays(seed: int, sizes, rows: int, n: int) -> tuple:
@@ -24,7 +32,7 @@ def arrays(seed: int, sizes, rows: int, n: int) -> tuple:
 
 
 def cases() -> list[tuple]:
-    """Return groups of many rows, that end at tiles, of few rows, and without any; and rows of nobody."""
+    """Return the groups of SIZES, and rows of nobody."""
     return [arrays(seed, *each) for seed, each in enumerate(SIZES)]
 
 
@@ -41,7 +49,19 @@ def _garbage_kept(x, w, sizes):
     return jnp.where(there, reference(x, w, sizes), last)
 
 
+def _nobody_clears_all(x, w, sizes):
+    """Return it where nobody's rows clear their whole tile."""
+    tile, first = min(512, len(x)), jnp.sum(sizes)
+    cleared = (jnp.arange(len(x))[:, None] >= first // tile * tile) & (first < len(x))
+    return jnp.where(cleared, 0, reference(x, w, sizes)).astype(x.dtype)
+
+
 SLIPS = (
+    judges.Slip(
+        means="nobody's visit clears its whole tile, the rows of the last expert too",
+        value=_nobody_clears_all,
+        next="clear nobody's rows only: keep o_ref where the row is not nobody's.",
+    ),
     judges.Slip(
         means="rows past the last group get a product, not 0",
         value=_garbage_kept,
@@ -54,6 +74,13 @@ def shapes(sizes: tuple[int, ...]) -> tuple:
     """Return the shapes of x and w at the size of the lesson, and the values of sizes."""
     x = jax.ShapeDtypeStruct((ROWS, K), jnp.bfloat16)
     return x, jax.ShapeDtypeStruct((len(sizes), K, N), jnp.bfloat16), np.array(sizes, np.int32)
+
+
+def own_kernel(fn) -> tuple[str, str] | None:
+    """Demand a kernel that is not the library's."""
+    if of.calls_of_the_library(fn, *cases()[0]):
+        return "It calls the library's kernel.", "write the kernel yourself: library is there for 15.6."
+    return None
 
 
 def _fast_enough(ragged_matmul):
@@ -85,7 +112,7 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     slips=SLIPS,
-    also=(_fast_enough,),
+    also=(own_kernel, _fast_enough),
     also_at=lambda: [arrays(5, (100, 700, 30, 194), 1024, 128)],
     hints=(
         "What do you have already? The lists of 15.2, without visits for empty groups but with one more group, "

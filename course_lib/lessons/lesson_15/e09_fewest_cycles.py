@@ -12,6 +12,7 @@ EXERCISE = Exercise(
     cases=of.cases,
     reference=of.reference,
     slips=of.SLIPS,
+    also=(of.own_kernel,),
     golf=Golf(unit=CYCLES, par=109_000, at=lambda: of.shapes(of.NEARLY_EVEN), floor=65_000),
     hints=(
         "Groups of about 512 rows end anywhere, so most visits have a few rows, or nearly all. How many rows does your "
@@ -19,7 +20,8 @@ EXERCISE = Exercise(
         "A matmul of 384 rows is faster than three of 128, because each of these loads the matrix into the MXU again. "
         "So let one matmul cover all rows that a group has in a tile. Its size has to be known at compile time.",
         "Sizes 128, 256, 384 and 512, each under a pl.when of its own, and a first row rounded down to a multiple of "
-        "16, and such that the rows end within the tile. To go lower still, copy x by hand, from where a group begins.",
+        "16, and such that the rows end within the tile. To go lower still, copy x by hand (lesson 5), from where a "
+        "group begins.",
     ),
     points=4,
 )

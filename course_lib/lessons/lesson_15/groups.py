@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib import grid
+
 TILE = 16  # rows
 
 
@@ -38,6 +40,33 @@ def lists(sizes, rows: int, *, empty: bool = False, tile: int = TILE) -> tuple[j
         jnp.array(bounds_of(sizes), jnp.int32),
         jnp.array([len(found)], jnp.int32),
     )
+
+
+def walked(products, lists, rows_of, *, keep=None):
+    """Return [T, N] after all visits; each writes what ``rows_of(visit, group, tile)`` marks of its tile.
+
+    ``products`` is [E, T, N]: every row with every matrix. ``rows_of`` gets arrays of row numbers in the tile, and
+    returns which of them are written. ``keep(old, new, marked)`` replaces the choice between old and new.
+    """
+    group, tiles, _, count = map(np.asarray, lists)
+    o = np.full(products.shape[1:], np.nan, np.float32)
+    for v in range(len(group)):
+        part = slice(TILE * tiles[v], TILE * (tiles[v] + 1))
+        marked = rows_of(v, group[v], tiles[v])[:, None]
+        new = np.asarray(products[min(group[v], len(products) - 1), part])
+        o[part] = keep(o[part], new, marked) if keep else np.where(marked, new, o[part])
+    return jnp.array(o)
+
+
+def calls_of_the_library(fn, *args) -> list:
+    """Return the equations of a function that run an op of ``course_lib.kernels``."""
+    jaxpr = jax.make_jaxpr(fn)(*args)
+    return [eqn for eqn in grid.equations(jaxpr) if eqn.primitive.name == "kernel_launch"]
+
+
+def by_each(x, w):
+    """Return every row with every matrix, [E, T, N]."""
+    return jnp.einsum("tk,ekn->etn", x, w, precision="highest")
 
 
 def mine(bounds, rows: int):
