@@ -599,18 +599,18 @@ print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks
 #
 # For blocks of eight pages that is two to three blocks, which must be in flight while another one is computed, so three
 # or four slots are enough. (Here the work on a block takes a little longer than its bytes, so even a kernel that never
-# waits would take longer than the bytes alone.) What does the kernel with four slots still wait for? **Predict:** one
-# sequence of 4,096 tokens has as many blocks as four sequences of 1,024. For which of the two does the kernel wait
-# longer, and by how many cycles for each further sequence?
+# waits would take longer than the bytes alone.) What does the kernel with four slots still wait for? **Predict:** two
+# sequences of 2,048 tokens have as many blocks as four of 1,024. For which of the two does the kernel wait longer, and
+# by how many cycles for each further sequence?
 
 # %% tags=["predict"]
 waits = {}
-for count in (1, 4):
+for count in (2, 4):
     args = arguments([4096 // count] * count)
     report = compiler.compile_tpu(functools.partial(by_hand, slots=4), *args)
     waits[count] = report.time_split["DMA wait"]
     print(f"{count} of {4096 // count} tokens: {waits[count]:6,} cycles of waiting")
-print(f"for each further sequence: {(waits[4] - waits[1]) / 3:,.0f} cycles")
+print(f"for each further sequence: {(waits[4] - waits[2]) / 2:,.0f} cycles")
 
 # %% [markdown]
 # When a sequence begins, none of its pages is in flight yet, so each sequence waits for its first block. Part of that

@@ -117,7 +117,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +    each = o[order].reshape(len(x), 2, -1)
 
 
-# %% answer="15.6" name="tokens not repeated" judge="numbers" says="depends on x"
+# %% answer="15.6" name="tokens not repeated" judge="numbers" says="takes the rows of\\s+other tokens"
 # -    o = library.grouped_matmul(x[order // 2], w, sizes)
 # +    o = library.grouped_matmul(jnp.concatenate([x, x])[order], w, sizes)
 

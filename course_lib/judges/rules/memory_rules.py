@@ -200,6 +200,8 @@ def nothing_carried(found: Finding) -> Complaint | None:
     call, output = found.made_by
     if memory.known_uses(call) is None or memory.carries(call, found.steps) or grid.has_copies_by_hand(call):
         return None
+    if found.is_nan_by_garbage:
+        return None  # so a step does not set it
     if not memory.writes(call, output.name, found.steps)[0]:
         return None  # nothing computes it
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))

@@ -1,7 +1,6 @@
 """The gradient of the matrices."""
 
 import jax.numpy as jnp
-import numpy as np
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -32,18 +31,18 @@ def _running(x, g, group, tile, bounds, count):
 
 
 def _added(x, g, lists, rows_of, repeats=0):
-    """Return the sums over all visits of x.T @ g over the rows of the tile that ``rows_of(group, row)`` marks.
+    """Return the sums over all visits of x.T @ g over the rows of the tile that ``rows_of(group, row, bounds)`` marks.
 
     ``repeats``: how often the last visit is added once more.
     """
-    group, tiles, bounds, count = map(np.asarray, lists)
-    total = np.zeros((len(bounds) - 1, x.shape[1], g.shape[1]), np.float32)
-    visits = [*range(count[0]), *[count[0] - 1] * repeats]
-    for v in visits:
-        rows = of.TILE * tiles[v] + np.arange(of.TILE)
-        rows = rows[rows_of(group[v], rows, bounds)]
-        total[group[v]] += np.asarray(x)[rows].T @ np.asarray(g)[rows]
-    return jnp.array(total)
+    group, tiles, bounds, count = lists
+    visit, row = jnp.arange(len(group))[:, None], jnp.arange(len(x))[None]
+    times = jnp.where(visit < count[0], 1, 0) + jnp.where(visit == count[0] - 1, repeats, 0)
+    here = (row // of.TILE == tiles[:, None]) & rows_of(group[:, None], row, bounds)
+    of_group = (group[:, None] == jnp.arange(len(bounds) - 1)).astype(jnp.float32)
+    weight = jnp.einsum("ve,vt->et", of_group, (times * here).astype(jnp.float32), precision="highest")
+    x, g = (jnp.where((weight > 0).any(axis=0)[:, None], a, 0) for a in (x, g))
+    return jnp.einsum("et,tk,tn->ekn", weight, x, g, precision="highest")
 
 
 def _own(e, row, bounds):
@@ -60,7 +59,7 @@ def _one_row_more(x, g, *lists):
 
 def _last_again(x, g, *lists):
     """Return it where the steps past the end add the last visit again and again."""
-    return _added(x, g, lists, _own, repeats=len(lists[0]) - int(lists[3][0]))
+    return _added(x, g, lists, _own, repeats=len(lists[0]) - lists[3][0])
 
 
 EXERCISE = Exercise(
