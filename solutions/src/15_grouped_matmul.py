@@ -373,7 +373,7 @@ checks.check("15.7", gated)
 # are. K and N are multiples of 128.
 #
 # For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with
-# the sizes of the lesson's opening (264, 1620, 411, 362, 320, 342, 386 and 391), and at most 117,000 with the nearly
+# the sizes of the lesson's opening (287, 1685, 394, 350, 318, 330, 381 and 351), and at most 117,000 with the nearly
 # even ones. The lesson's kernel with tiles of 256 rows takes about 119,000 in both cases, and one matrix for all rows
 # 75,000. `vmem_limit_bytes` may be 100 << 20.
 
