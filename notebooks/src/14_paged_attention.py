@@ -36,9 +36,7 @@ v5e = chips.chip("v5e")
 of_attention = 2 * HIDDEN * (HEADS + KV_HEADS) * D  # weights of q and o, of k and v
 parameters = LAYERS * (of_attention + 3 * HIDDEN * MIDDLE) + 2 * WORDS * HIDDEN
 kept = 2 * LAYERS * KV_HEADS * D * 2  # bytes of a token's keys and values, in bfloat16
-print(
-    f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes of KV cache per token"
-)
+print(f"{parameters / 1e9:.2f} billion parameters; {kept:,} bytes of KV cache per token")
 
 
 # %%
