@@ -79,7 +79,8 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         result = self._flash(
             self.query_dense(query), self.key_dense(key), self.value_dense(value), causal, value_mask, key_mask
         )
-        result = keras.ops.multiply(result, self._gate_dense(query)) if self._use_gate else result
+        if getattr(self, "_use_gate", False):  # nor does Keras 3.13 know a gate
+            result = keras.ops.multiply(result, self._gate_dense(query))
         result = self.output_dense(result)
         if query_mask is not None:
             keras.src.backend.set_keras_mask(result, query_mask)

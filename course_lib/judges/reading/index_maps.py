@@ -20,8 +20,10 @@ def outside(call: grid.Pipeline) -> Complaint | None:
             f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}."
         )
         axis = next((n for n, (b, most) in enumerate(zip(block, operand.blocks, strict=True)) if not 0 <= b < most), 0)
-        if where := looked_up.entry(call, block[axis], operand.indices[:, axis]):
-            return Complaint(f"{what} {block[axis]} stands in {where}.", looked_up.advice(where))
+        is_no_element = not 0 <= block[axis] < operand.shape[axis]  # else it may be an element's number, not a block's
+        if is_no_element and (where := looked_up.entry(call, block[axis], operand.indices[:, axis])):
+            last = block[axis] == operand.blocks[axis]
+            return Complaint(f"{what} {block[axis]} stands in {where}.", looked_up.advice(where, last))
         stops = isinstance(call, grid.Call) and _is_past_the_memory(operand, block)
         return Complaint(f"{what} A v5e stops there." if stops else what, _cure(call, operand))
     return None

@@ -21,8 +21,16 @@ def entry(call: grid.Pipeline, number: int, numbers: np.ndarray) -> str | None:
     return None
 
 
-def advice(where: str) -> str:
-    """Return what to try where the number that was looked up at ``where`` is of no block."""
+def advice(where: str, one_past: bool = False) -> str:
+    """Return what to try where the number that was looked up at ``where`` is of no block.
+
+    ``one_past``: it is one more than that of the last block.
+    """
+    if one_past:
+        return (
+            f"{where} is one past the last block. Does it stand for what has no block, such as rows that belong to "
+            "nobody? Then stay at the last block, with jnp.minimum, and do not use what it holds."
+        )
     return (
         f"does {where} count? Entries behind the last one that does may hold anything: look up only those that count, "
         "and stay at the last of them, with jnp.minimum, where there are more steps."
