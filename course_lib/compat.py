@@ -60,22 +60,16 @@ def races_printed() -> Iterator[None]:
             logger.removeFilter(printed)
 
 
-# What a kernel does in the simulator passes through these functions of JAX, whose names are not public.
-SIMULATOR_CALLBACKS = (
-    "get", "store", "swap", "dma_start", "dma_wait", "semaphore_wait", "semaphore_signal", "_validate",
-    "_allocate_buffer", "_allocate_semaphores",
-)  # fmt: skip
-
-
 @contextlib.contextmanager
 def simulator_watched(watchers: dict[str, Callable]) -> Iterator[None]:
-    """Call ``watchers[name]`` before each of the simulator's callbacks, with its arguments by name.
+    """Call ``watchers[name]`` before each call of the simulator's function ``name``, with the arguments by name.
 
-    What the watcher returns, unless it is None, is called after the callback, with the callback's result. Raises
-    RuntimeError if this JAX has no callback of such a name.
+    All that a kernel does there passes through a few functions, whose names are not public. What the watcher returns,
+    unless it is None, is called afterwards with the function's result. Raises RuntimeError if this JAX has no function
+    of such a name.
     """
     if missing := [name for name in watchers if not hasattr(_interpret, name)]:
-        raise RuntimeError(f"JAX {jax.__version__} has no simulator callback {missing[0]}: kernels cannot be recorded.")
+        raise RuntimeError(f"JAX {jax.__version__} has no {missing[0]} in its simulator: kernels cannot be recorded.")
 
     def watching(name: str) -> Callable:
         original = getattr(_interpret, name)

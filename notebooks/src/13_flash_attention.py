@@ -575,8 +575,8 @@ print(f"their matmuls at the peak: {matmul_us(4, T):5.1f} us")
 # and was still four times slower, because each of its 2048 steps takes 1,018 cycles for 64 cycles of matmuls: it waits
 # for copies and for results, and issue and scalar work alone add up to 448 us. Larger blocks spread these costs over
 # more work, m and l in all lanes removed the broadcasts, and one basic block let the MXU work on one block of keys
-# while the VPU and the EUP work on another. Where the scores fit into VMEM anyway, the kernel gains little, and with
-# 256 positions it loses (a table under *Further*).
+# while the VPU and the EUP work on another. Where the scores fit into VMEM anyway, the kernel takes seven to nine
+# tenths of XLA's time, and with 256 positions it takes longer (a table under *Further*).
 
 # %% [markdown]
 # ## Five questions

@@ -611,8 +611,8 @@ for count in (2, 4):
 print(f"for each further sequence: {(waits[4] - waits[2]) / 2:,.0f} cycles")
 
 # %% [markdown]
-# When a sequence begins, none of its pages is in flight yet, so each sequence waits for its first block. Part of that
-# copy's time is hidden, because the core is busy starting the copies of the next blocks.
+# When a sequence begins, none of its pages is in flight yet, so each sequence waits for its first block. That is a
+# little more than half of the time that a block takes to arrive.
 #
 # ## A ring that goes on
 #

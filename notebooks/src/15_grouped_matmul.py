@@ -192,18 +192,22 @@ def of_tiles(tile):
 walked = grid.walk(functools.partial(by_tiles, tile=128), x, w, of_tiles(128))
 copies = next(row.copies for row in cost.traffic(walked) if row.name == "w_ref")
 print(f"{len(of_tiles(128))} steps, {copies} copies of a matrix")
+one_w = jax.ShapeDtypeStruct((1, K, N), jnp.bfloat16)
 for tile in (128, 256, 512):
-    report = compiler.compile_tpu(
-        functools.partial(by_tiles, tile=tile), x, w, of_tiles(tile)
-    )
-    print(f"tiles of {tile}: {report.seconds * 1e6:5.1f} us")
-print(f"one matrix for all rows: {dense:5.1f} us")
+    fn = functools.partial(by_tiles, tile=tile)
+    reports = [
+        compiler.compile_tpu(fn, x, matrices, group)
+        for matrices, group in ((w, of_tiles(tile)), (one_w, 0 * of_tiles(tile)))
+    ]
+    eight, one = (report.seconds * 1e6 for report in reports)
+    print(f"tiles of {tile}: {eight:5.1f} us, and {one:5.1f} us with one matrix")
 
 # %% [markdown]
 # A matrix is copied once for each group, however many tiles the group has, because the copy is skipped while the index
-# stays the same. And the larger the tile, the faster the kernel, as in lesson 7. With tiles of 512 rows, eight matrices
-# take hardly longer than one, because each is copied while the rows of the one before are multiplied. So with 512 rows
-# for each expert, eight matrices alone do not make a grouped matmul slow.
+# stays the same. But that copy is requested only one step ahead, and 2.1 MB take 2.6 us at full bandwidth. A step of
+# 512 rows is longer than that, so eight matrices take as long as one. Steps of 128 rows are shorter, and the kernel
+# waits for every new matrix. So with tiles that are large enough, eight matrices alone do not make a grouped matmul
+# slow.
 #
 # ## A tile with two experts
 #
@@ -409,7 +413,8 @@ print(f"{'one matrix':16} {dense:5.1f} us, for all rows")
 # 15 visits, as the map shows. **Guess** which is the fastest.
 
 # %% tags=["predict"]
-print(f"{'':14}{'tile':>5}{'visits':>8}{'rows':>8}{'time':>11}{'a visit':>12}")
+peak_us = 2 * K * N / v5e.bf16_flops * 1e6  # of a row
+print(f"{'':14}{'tile':>5}{'visits':>8}{'rows':>8}{'time':>11}{'a visit':>12}  of the peak")
 times = {}
 for name in ("nearly even", "popular"):
     for tile in (128, 256, 512):
@@ -418,14 +423,16 @@ for name in ("nearly even", "popular"):
         times[name, tile] = us
         print(
             f"{name:14}{tile:5}{count:8}{count * tile:8,}{us:8.1f} us{us / count:9.2f} us"
+            f"{count * tile * peak_us / us:9.0%}"
         )
 
 # %% [markdown]
 # Both sizes give the same times, although in one of them an expert has more than a third of the rows: what matters is
 # the number of visits. A visit costs about 2.1, 3.4 or 6.2 us, depending on the tile. A visit of 512 rows takes longer
-# than one of 128 rows, but not four times as long, because small tiles use the MXU less well. So there is a best tile
-# in the middle. For groups of about 512 rows that end anywhere, it has 256 rows, and the kernel still takes about one
-# and a half times as long as one matrix for all rows.
+# than one of 128 rows, but not four times as long, because a short visit reaches less of the MXU's peak, and leaves
+# less time for the copy of the next matrix. So there is a best tile in the middle. For groups of about 512 rows that
+# end anywhere, it has 256 rows, and the kernel still takes about one and a half times as long as one matrix for all
+# rows.
 #
 # Can a border be cheaper? At a border, the tile is multiplied once for each of the two groups, and each time the rows
 # of the other one are wasted. If a tile belongs to one group, the library's kernel multiplies it as a whole. Otherwise

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _EXACT = 1e-9  # relative: the rounding error of floating point on 1.5 GB
 _SHARP = 0.005  # relative: how closely a number must match a mistake of known size
-_COUNT_AGAIN = "did you round? If not, something at the beginning or the end is counted twice, or not at all."
 _CLOSE = 1.05  # times too large or too small: the number was rounded, not miscounted
 TWO_SLIPS = "Two slips: "  # begins the sentence for a number with two mistakes
 _COPIED = 1e-4  # relative: an answer this close to a measured value was copied from it
@@ -147,7 +146,10 @@ def _off_by(ratio: float, asked: Predict) -> tuple[str, str]:
             "keep one more digit.",
         )
     if size < _CLOSE:
-        return f"Close, and a little too {large}: this number can be counted.", _COUNT_AGAIN
+        return (
+            f"Close, and a little too {large}: this number can be counted.",
+            "did you round? If not, something at the beginning or the end is counted twice, or not at all.",
+        )
     words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"
     return f"It is too {large}, {words}.", asked.next
 

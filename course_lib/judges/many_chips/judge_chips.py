@@ -9,11 +9,9 @@ from jax.sharding import AxisType, PartitionSpec
 from course_lib import chips, compiler, errors
 from course_lib.judges.many_chips import protocol, values
 from course_lib.judges.many_chips.record import Record, record
-from course_lib.judges.many_chips.schedule import Schedule, schedule
+from course_lib.judges.many_chips.schedule import schedule
 from course_lib.judges.tolerance.expected import Expected, expected
 from course_lib.judges.verdict import Verdict, complained, refused, skipped
-
-CHIPS_NAMES = ("protocol", "numbers", "compiler", "schedule")  # every value of Verdict.judge, in order
 
 
 def judge_chips(
@@ -42,12 +40,15 @@ def judge_chips(
 
     Needs as many CPU devices as the mesh: ``jax.config.update("jax_num_cpu_devices", 8)`` before the first array is
     made. With fewer, protocol and numbers are skipped. Raises ValueError for a mesh whose axes have no names, an
-    unknown chip, and a reference that does not run.
+    unknown chip, a ring that is not all devices, and a reference that does not run.
     """
     mesh, axes, chip = tuple(mesh), tuple(axes), topology.partition(":")[0]
     if len(mesh) != len(axes) or not all(isinstance(n, int) and n > 0 for n in mesh):
         raise ValueError(f"mesh is {mesh} and axes is {axes}; they are sizes, 1 or more, and a name for each.")
     chips.chip(chip)
+    devices = int(np.prod(mesh))
+    if ring is not None and sorted(ring) != list(range(devices)):
+        raise ValueError(f"ring is {ring}; it is the numbers 0 to {devices - 1} in the order in which they are linked.")
     try:
         want = expected(reference, args)
     except Exception as error:
@@ -56,23 +57,18 @@ def judge_chips(
     if verdicts[-1].passed is not False:
         verdicts.append(_compiled(fn, args, mesh, axes, in_specs, topology))
     if seen is not None and verdicts[-1].passed is not False:
-        verdicts.append(_timed(schedule(seen, chip, ring)))
+        verdicts.append(_timed(seen, chip, ring))
     return verdicts
 
 
-def recorded(
-    fn: Callable, *args, mesh: Sequence[int] = (4,), axes: Sequence[str] = ("d",), mode: str = "on_wait"
-) -> Record:
-    """Run a function on CPU devices, and return what each of them does; arguments as in ``judge_chips``.
+def _recorded(fn: Callable, args: tuple, mesh: tuple[int, ...], axes: tuple[str, ...], mode: str) -> Record:
+    """Run a function on CPU devices, and return what each of them does.
 
-    ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager"). Raises
-    RuntimeError if there are too few CPU devices.
+    ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager").
     """
     devices = int(np.prod(mesh))
-    if (there := len(jax.devices("cpu"))) < devices:
-        raise RuntimeError(f"The mesh has {devices} devices, and this process has {there}.")
     auto = (AxisType.Auto,) * len(axes)
-    on_cpus = jax.make_mesh(tuple(mesh), tuple(axes), auto, devices=jax.devices("cpu")[:devices])
+    on_cpus = jax.make_mesh(mesh, axes, auto, devices=jax.devices("cpu")[:devices])
     with jax.set_mesh(on_cpus):
         return record(fn, args, devices, dma_execution_mode=mode)
 
@@ -85,7 +81,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdic
         next = f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
         return [skipped("protocol", why, next), skipped("numbers", why, next)], None
     try:
-        seen = recorded(fn, *args, mesh=mesh, axes=axes)
+        seen = _recorded(fn, args, mesh, axes, "on_wait")
     except Exception as error:
         return [refused("protocol", errors.explain(error), ran=False)], None
     if seen.error is not None and not seen.waiting():
@@ -95,7 +91,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdic
     passed = Verdict(judge="protocol", passed=True)
     if complaint := values.difference(jax.tree.leaves(seen.result), want):
         return [passed, complained("numbers", complaint)], None
-    eager = recorded(fn, *args, mesh=mesh, axes=axes, mode="eager")
+    eager = _recorded(fn, args, mesh, axes, "eager")
     if eager.error is not None:
         return [passed, refused("numbers", errors.explain(eager.error))], None
     if complaint := values.difference(jax.tree.leaves(eager.result), want):
@@ -114,7 +110,10 @@ def _compiled(fn, args: tuple, mesh, axes, in_specs, topology: str) -> Verdict:
     return Verdict(judge="compiler", passed=True, message=f"For {topology}.", report=report)
 
 
-def _timed(found: Schedule) -> Verdict:
+def _timed(seen: Record, chip: str, ring: Sequence[int] | None) -> Verdict:
+    if chips.links(chip).link_bandwidth is None:
+        return skipped("schedule", f"No bandwidth of one link of a {chip} is published.")
+    found = schedule(seen, chip, ring)
     busy = found.busy()
     if not busy:
         return Verdict(judge="schedule", passed=True, message="Nothing is copied between devices.")

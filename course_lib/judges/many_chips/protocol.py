@@ -13,6 +13,7 @@ from course_lib.judges.many_chips.record import Buffer, Event, Record
 from course_lib.judges.verdict import Complaint
 
 _SHOWN = 3  # further waits without an end
+_RANK = {"enter": 0, "leave": 2}  # which race is told first, by the kind of its second access; others are 1
 
 
 class _Access(NamedTuple):
@@ -34,9 +35,6 @@ def complaint(record: Record) -> Complaint | None:
     return _left_over(record, order)
 
 
-_RANK = {"enter": 0, "leave": 2}  # what is told first
-
-
 def _endless(record: Record, order: Order, waiting: list[Event]) -> Complaint:
     first, *others = waiting
     given = sum(amount for _, amount in order.signals[first.semaphore])
@@ -56,8 +54,8 @@ def _endless(record: Record, order: Order, waiting: list[Event]) -> Complaint:
 
 
 def _races(record: Record, order: Order) -> list[tuple[Buffer, _Access, _Access]]:
-    """Return pairs of accesses to one buffer that nothing orders, of which at least one writes; the second may be
-    a device's entry or exit.
+    """Return pairs of accesses to one buffer that nothing orders, at least one of them a write, one pair for each pair
+    of lines. The second access may be a device's entry or exit.
     """
     accesses: dict[Buffer, list[_Access]] = collections.defaultdict(list)
     for events in record.events:

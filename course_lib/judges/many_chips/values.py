@@ -5,6 +5,7 @@ import numpy as np
 
 from course_lib.judges.tolerance.expected import Expected, right
 from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import show
 
 
 def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
@@ -24,7 +25,7 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
             at = tuple(map(int, np.argwhere(wrong)[0]))
             where = f"[{', '.join(map(str, at))}], on device {_holder(array, at)},"
             return Complaint(
-                f"{name} at {where} is {values[at]:.6g}; it should be {value[at]:.6g}. {int(wrong.sum()):,} of "
+                f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
                 f"{wrong.size:,} elements are wrong.",
                 "which device has that part of the data at the beginning, and by which copies does it come here?",
             )

@@ -1,7 +1,6 @@
 """The kernel of a visit, with rows that belong to nobody."""
 
 import jax.numpy as jnp
-import numpy as np
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -33,15 +32,9 @@ def _last_visit(x, w, group, tile, bounds, count):
     return jnp.where(chosen[:, None] < len(w), o, 0)
 
 
-def _from_visits(x, w, group, tile, bounds, count):
+def _from_visits(x, w, *lists):
     """Return it where the first row of a tile is counted as that of tile v, the number of the visit."""
-    row, edges = np.arange(of.TILE), np.asarray(bounds)
-    products = jnp.concatenate([of.by_each(x, w), jnp.zeros((1, ROWS, w.shape[2]))])
-    return of.walked(
-        products,
-        (group, tile, bounds, count),
-        lambda v, e, n: (v * of.TILE + row >= edges[e]) & (v * of.TILE + row < edges[e + 1]),
-    )
+    return of.from_visits(jnp.concatenate([of.by_each(x, w), jnp.zeros((1, ROWS, w.shape[2]))]), *lists)
 
 
 def _nobody_clears_all(x, w, group, tile, bounds, count):

@@ -1,7 +1,6 @@
 """A kernel of visits with three mistakes: to be repaired."""
 
 import jax.numpy as jnp
-import numpy as np
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -25,14 +24,9 @@ def _grouped(x, w, group, tile, bounds, count):
     return jnp.maximum(of.grouped(x, w, bounds), 0)
 
 
-def _from_visits(x, w, group, tile, bounds, count):
+def _from_visits(x, w, *lists):
     """Return it where the first row of a tile is counted as that of tile v, the number of the visit."""
-    row, edges = np.arange(of.TILE), np.asarray(bounds)
-    return of.walked(
-        jnp.maximum(of.by_each(x, w), 0),
-        (group, tile, bounds, count),
-        lambda v, e, n: (v * of.TILE + row >= edges[e]) & (v * of.TILE + row < edges[e + 1]),
-    )
+    return of.from_visits(jnp.maximum(of.by_each(x, w), 0), *lists)
 
 
 def _no_relu(x, w, group, tile, bounds, count):

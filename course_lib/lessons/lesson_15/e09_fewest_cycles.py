@@ -17,8 +17,8 @@ EXERCISE = Exercise(
     hints=(
         "Groups of about 512 rows end anywhere, so most visits have a few rows, or nearly all. How many rows does your "
         "kernel multiply for each of them, and in how many matmuls?",
-        "A matmul of 384 rows is faster than three of 128, because each of these loads the matrix into the MXU again. "
-        "So let one matmul cover all rows that a group has in a tile. Its size has to be known at compile time.",
+        "At the end of each turn of a loop over chunks the core waits for the MXU before it begins the next one. One "
+        "matmul for all rows that a group has in a tile has no such gaps. Its size has to be known at compile time.",
         "Sizes 128, 256, 384 and 512, each under a pl.when of its own, and a first row rounded down to a multiple of "
         "16, and such that the rows end within the tile. To go lower still, copy x by hand (lesson 5), from where a "
         "group begins.",

@@ -42,19 +42,17 @@ def lists(sizes, rows: int, *, empty: bool = False, tile: int = TILE) -> tuple[j
     )
 
 
-def walked(products, lists, rows_of, *, keep=None):
-    """Return [T, N] after all visits; each writes what ``rows_of(visit, group, tile)`` marks of its tile.
+def from_visits(products, group, tile, bounds, count):
+    """Return [T, N] where the first row of a tile is counted as that of tile v, the number of the visit.
 
-    ``products`` is [E, T, N]: every row with every matrix. ``rows_of`` gets arrays of row numbers in the tile, and
-    returns which of them are written. ``keep(old, new, marked)`` replaces the choice between old and new.
+    ``products`` is [E, T, N]: every row with every matrix. Rows that no visit writes are NaN.
     """
-    group, tiles, _, count = map(np.asarray, lists)
+    row, group, tiles, bounds = np.arange(TILE), *map(np.asarray, (group, tile, bounds))
     o = np.full(products.shape[1:], np.nan, np.float32)
-    for v in range(len(group)):
-        part = slice(TILE * tiles[v], TILE * (tiles[v] + 1))
-        marked = rows_of(v, group[v], tiles[v])[:, None]
-        new = np.asarray(products[min(group[v], len(products) - 1), part])
-        o[part] = keep(o[part], new, marked) if keep else np.where(marked, new, o[part])
+    for v, (e, n) in enumerate(zip(group, tiles, strict=True)):
+        part, counted = slice(TILE * n, TILE * (n + 1)), TILE * v + row
+        marked = (counted >= bounds[e]) & (counted < bounds[e + 1])
+        o[part] = np.where(marked[:, None], np.asarray(products[e, part]), o[part])
     return jnp.array(o)
 
 
