@@ -58,7 +58,7 @@ def folder(tmp_path, monkeypatch):
 def asked(monkeypatch):
     """Programs that would have gone to the child, which is not there: it refuses all of them."""
     asked = []
-    monkeypatch.setattr(service, "_asked", lambda *question: asked.append(question) or REFUSAL)
+    monkeypatch.setattr(service, "_asked", lambda *question, **_: asked.append(question) or REFUSAL)
     return asked
 
 
@@ -150,10 +150,10 @@ def test_the_reader_is_all_the_code_that_makes_an_answer(file, tmp_path, monkeyp
 def test_only_answers_are_kept(folder, asked, monkeypatch):
     question = {"simulate": False, "time_limit_s": 1, "memory_bytes": 1 << 30}
     does_not_start = REFUSAL | {"stage": "start"}
-    monkeypatch.setattr(service, "_asked", lambda *_: does_not_start)
+    monkeypatch.setattr(service, "_asked", lambda *_, **__: does_not_start)
     assert service.compile_module("v5e:1x1", b"module", **question) == does_not_start
 
-    def dies(*_):
+    def dies(*_, **__):
         raise service.WorkerDied("no answer within 1 s")
 
     monkeypatch.setattr(service, "_asked", dies)

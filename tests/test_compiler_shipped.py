@@ -48,7 +48,12 @@ def ship(lesson, capsys):
 def asked(monkeypatch):
     """Whether the simulator was asked, for each question that went to the child."""
     asked, really = [], service._asked
-    monkeypatch.setattr(service, "_asked", lambda *question: asked.append(question[2]) or really(*question))
+
+    def noted(*question, **mesh):
+        asked.append(question[2])
+        return really(*question, **mesh)
+
+    monkeypatch.setattr(service, "_asked", noted)
     return asked
 
 

@@ -34,11 +34,14 @@ _MOST_TEXT = 1 << 30  # of one file, unpacked: a longer one is not ours
 counts: collections.Counter[str] = collections.Counter()  # of this process: "hits", and "misses" for lack of a file
 
 
-def key(module: bytes, *, topology: str, settings: str, memory_bytes: int, cycles_only: bool = False) -> str:
+def key(
+    module: bytes, *, topology: str, settings: str, memory_bytes: int, cycles_only: bool = False, partitions: int = 0
+) -> str:
     """Return the name of an answer, 64 hexadecimal digits. ``settings``: everything else that the compiler reads."""
     digest = hashlib.sha256()
     by = reader_of_cycles() if cycles_only else reader()
-    for part in (module, topology.encode(), settings.encode(), str(memory_bytes).encode(), _versions(), by):
+    machine = f"{topology} in {partitions} partitions" if partitions else topology
+    for part in (module, machine.encode(), settings.encode(), str(memory_bytes).encode(), _versions(), by):
         digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()
 

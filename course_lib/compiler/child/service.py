@@ -234,7 +234,8 @@ def compile_module(
     ``partitions``: the chips of a mesh that the module is for; 0: it is for one chip, and has no mesh.
     Callers in several threads take turns; several processes have a child each.
     """
-    key = cache.key(module, topology=topology, settings=_settings(simulate), memory_bytes=memory_bytes)
+    how = {"topology": topology, "settings": _settings(simulate), "memory_bytes": memory_bytes}
+    key = cache.key(module, **how, partitions=partitions)
     if (known := cache.get(key)) is not None:
         return known
     answer = _asked(topology, module, simulate, time_limit_s, memory_bytes, partitions=partitions)

@@ -85,7 +85,7 @@ def _kept_by_all(found: Finding, call: grid.Call, ref: str) -> Complaint | None:
     where = f"step {first}" if len(steps) == 1 else f"steps {first} to {last}"
     return Complaint(
         f"No step writes {_rows(np.flatnonzero(left).tolist())} of this block: at {where} the jnp.where with {ref} "
-        "keeps what lay there, garbage.",
+        "keeps what lay there, which is garbage.",
         "together the masks of a block's steps must cover all its rows. Is one off by a row, or does it count from "
         "another row than the block's first?",
     )
