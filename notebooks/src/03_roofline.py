@@ -1,24 +1,25 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 55 minutes, for today or for
-# another day. You need lessons 1 and 2, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
+# *60 minutes, then 85 for the exercises. The "Further" part at the end is optional: 55 minutes, for today or for
+# another day. You need lessons 1 and 2, pencil and paper. You do not need a TPU; with one, you can time the matmuls
+# yourself.*
 #
-# The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
-# blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel in blocks of 512 x 1024 x 1024 takes 6.10 ms. XLA's own product
-# takes 6.05 ms.
+# The JAX documentation times one matmul on a TPU v5e: two bfloat16 matrices of 8192 x 8192. A kernel that works in
+# blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel with blocks of 512 x 1024 x 1024 takes 6.10 ms, and XLA's own
+# matmul takes 6.05 ms.
 #
-# If the chip did nothing but the arithmetic, it would need 5.6 ms. If it did nothing but move the bytes that the slow kernel
-# moves, it would need 21 ms. The slow kernel takes 91.8.
+# If the chip did nothing but the arithmetic, it would need 5.6 ms; if it did nothing but move the slow kernel's bytes,
+# 21 ms. The kernel takes 91.8 ms, more than three times as long as both together.
 #
-# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes. The second half of
-# the lesson finds the rest.
+# **Where does the rest of the time go?** Write down a guess. In a few minutes you will compute the 5.6 ms and the 21 ms
+# yourself, and the second half of the lesson finds the rest.
 #
 # After this lesson you can
-# - say how long an operation must take on a chip, before anybody writes it,
-# - say whether arithmetic or memory is in its way, and from which size on that changes,
-# - say what a grid step costs beside its work, and why,
-# - tell which published times cannot be true,
+# - compute how long an operation must take on a chip, before anybody writes it,
+# - say whether arithmetic or memory limits it, and from which size on that changes,
+# - say what a grid step costs in addition to its work, and why,
+# - recognize published times that cannot be true,
 # - decide whether a kernel is worth writing.
 
 # %%
@@ -40,16 +41,18 @@ from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 # %% [markdown]
 # ## The kernel, and what it moves
 #
-# Here is the kernel of both times; only its blocks differ. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For
-# each block of the result it goes along k, multiplies a block of x by a block of y, and adds. Lesson 4 is about such
-# grids; today only the sizes of the blocks matter.
+# Here is the kernel behind the first two times; its two runs differ only in their block sizes. The kernel cuts x into
+# blocks of bm x bk, and y into blocks of bk x bn. For each block of the result it goes along k, multiplies a block of x
+# by a block of y, and adds the product to an accumulator. Lesson 4 explains such grids; today only the block sizes
+# matter.
 #
-# `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many
-# there are. A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at
-# the last. In between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for a
-# float32 result. Without it `jnp.dot` asks for bfloat16, which a TPU's compiler refuses: the MXU adds up in 32 bits.
+# `pl.program_id(2)` is the index of the current step along the third axis of the grid, and `pl.num_programs(2)` is the
+# number of steps along that axis. `pl.when` runs the function below it only where its condition holds, so `zero` runs
+# at the first step along k, and `store` at the last. In between, the accumulator stays in `acc_ref`, in float32.
+# `preferred_element_type=jnp.float32` asks `jnp.dot` for a float32 result. Without it `jnp.dot` asks for a bfloat16
+# result, which the TPU's compiler refuses because the MXU accumulates in 32 bits.
 #
-# > **scratch**: room in VMEM or SMEM that a kernel has for itself. What lies there stays from step to step.
+# > **scratch**: memory in VMEM or SMEM that a kernel has for itself. Its contents stay from step to step.
 
 
 # %%
@@ -66,7 +69,7 @@ def product_kernel(x_ref, y_ref, o_ref, acc_ref):
 
 
 def product(x, y, bm, bk, bn):
-    """x[m, k] @ y[k, n] in blocks; the reduction is the last axis of the grid."""
+    """Return x[m, k] @ y[k, n], computed in blocks; the last axis of the grid runs along k."""
     (m, k), n = x.shape, y.shape[1]
     return pl.pallas_call(
         product_kernel,
@@ -86,22 +89,22 @@ def bf16(*shape):
 
 
 # %% [markdown]
-# Here is the kernel on small arrays, in blocks of 128. **Look for one thing:** which block of x meets which block of y? Press
-# *Play* and watch the two numbers of each.
+# Below, the kernel runs on small arrays, in blocks of 128. **Look for one thing:** which block of x is multiplied by
+# which block of y? Press *Play* and watch the two indices of each block.
 
 # %%
 player = viz.grid_player(
     functools.partial(product, bm=128, bk=128, bn=128), bf16(384, 512), bf16(512, 384)
 )
-player.step = 23  # the step that is shown first: i = 1, j = 2, k = 3
+player.step = 23  # show this step first: i = 1, j = 2, k = 3
 player
 
 # %% [markdown]
-# Block (i, k) of x meets block (k, j) of y, and their product is added to block (i, j) of the result. The block of the result
-# stays while k runs. The light blue blocks have been in VMEM before: for each column of the result the same row of x is copied
-# in once more.
+# Block (i, k) of x is multiplied by block (k, j) of y, and the product is added to block (i, j) of the result. The
+# result block stays in VMEM while k runs. The light blue blocks have been in VMEM before, because each column of result
+# blocks needs the same row of blocks of x again.
 #
-# Now the two kernels of the opening. How many bytes do they move?
+# Now take the two kernels of the opening. How many bytes does each of them move?
 
 
 # %%
@@ -119,11 +122,11 @@ for fn in (in_small_blocks, in_large_blocks):
     print(f"{fn.__name__}: {walk.calls[0].steps:,} steps, {cost.hbm_bytes(walk):,} bytes")
 
 # %% [markdown]
-# Both do the same arithmetic, and the small blocks move five times the bytes. That is one suspect, but 21 ms are not 91.8.
-# Keep it in mind.
+# Both kernels do the same arithmetic, but the one with small blocks moves five times as many bytes. The bytes are a
+# first suspect, although they explain only 21 ms of the 91.8 ms.
 #
-# These are the published times, in seconds. We did not measure them. They are the outputs of `docs/pallas/tpu/matmul.ipynb` in
-# the JAX repository, by the host's clock.
+# The next cell holds the published times, in seconds. We did not measure them: they are the outputs of
+# `docs/pallas/tpu/matmul.ipynb` in the JAX repository, timed by the host's clock.
 
 # %%
 PUBLISHED_SMALL = {8192: 0.091836}
@@ -133,8 +136,8 @@ PUBLISHED_XLA = {8192: 0.0060471}
 # %% [markdown]
 # ## Two numbers of a chip
 #
-# For a first estimate two numbers are enough: the peak, how fast the MXU multiplies matrices, and the bandwidth, how fast bytes
-# come from HBM.
+# A first estimate needs two numbers: the peak, which is how fast the MXU multiplies matrices, and the bandwidth, which
+# is how fast bytes come from HBM.
 
 # %%
 v5e = chips.chip("v5e")
@@ -145,10 +148,10 @@ print(f"VMEM       {v5e.vmem_bytes / 2**20:.0f} MiB")
 print(f"HBM        {v5e.hbm_bytes / 2**30:.0f} GiB")
 
 # %% [markdown]
-# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s; JAX rounds to 820. Mind
-# the letters: GB is 10^9 bytes and GiB is 2^30, and 1 Mi of anything is 2^20 of it.
+# The numbers come from a table inside JAX. Google's page on the v5e gives 197 TFLOP/s and 819 GB/s, which JAX rounds to
+# 820. Mind the units: GB is 10^9 bytes, GiB is 2^30 bytes, and 1 Mi of anything is 2^20 of it.
 #
-# Amount divided by rate is time. That is all the mathematics of this lesson.
+# An amount divided by a rate is a time. The lesson needs no other mathematics.
 
 # %%
 flops = cost.flops(grid.walk(in_small_blocks, x, y)).mxu
@@ -159,12 +162,12 @@ for fn in (in_small_blocks, in_large_blocks):
     )
 
 # %% [markdown]
-# There are the 5.6 and the 21. Neither is 91.8.
+# These are the 5.6 ms and the 21 ms of the opening, and neither is close to 91.8 ms.
 #
-# ### Is the peak everybody's?
+# ### The peak of vector work
 #
-# No. It belongs to the MXU. What is left for a program that only adds and multiplies vectors? The VPU of a v5e does four
-# operations a cycle, each on 8 x 128 numbers (lesson 2).
+# The peak above belongs to the MXU. How much of it is left for a program that only adds and multiplies vectors? Such a
+# program runs on the VPU, which does four operations a cycle on a v5e, each on 8 x 128 elements (lesson 2).
 
 # %%
 OPERATIONS = 4
@@ -173,14 +176,15 @@ print(f"clock: {v5e.clock_hz / 1e9:.3f} GHz")
 print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the peak")
 
 # %% [markdown]
-# The JAX team's article "Pallas: Custom Kernels in JAX" of November 2025 advises to expect at most 10 to 20 % of the peak from
-# work that is not mostly matrix products. For vector work in float32 on this chip even that is generous. Scalar work, one
-# number at a time, is slower still.
+# The JAX team's article "Pallas: Custom Kernels in JAX" (November 2025) advises readers to expect at most 10 to 20 % of
+# the peak from work that is not mostly matmuls. For float32 vector work on this chip even that is generous. Scalar
+# work, which handles one value at a time, is slower still.
 #
-# ## How long must it take, at least?
+# ## How long must an operation take, at least?
 #
-# Take the simplest thing there is: adding two float32 vectors of 32 Mi numbers. That is 32 Mi additions, and three vectors that
-# pass between HBM and VMEM. Which takes longer? By how much? Guess, then run.
+# The simplest example is the addition of two float32 vectors of 32 Mi elements. It takes 32 Mi additions, and three
+# vectors move between HBM and VMEM. Which takes longer, the additions or the bytes, and by how much? Guess, then run
+# the cell.
 
 # %% tags=["predict"]
 numbers = 32 * 2**20
@@ -193,25 +197,28 @@ report = compiler.compile_tpu(jnp.add, summand, summand)
 print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
 
 # %% [markdown]
-# The compiler's time is that of the bytes: its report takes the longer of the cycles and the bytes at full speed. No
-# cleverness can make this addition faster. In bfloat16 it would move half as many bytes. (The additions would take longer:
-# the VPU of a v5e widens both vectors to float32 first. The bytes would still rule.)
+# The compiler's time equals that of the bytes, because its report takes the longer of the cycles and the bytes at full
+# bandwidth. No kernel, however clever, can make this addition faster. In bfloat16 it would move half as many bytes.
+# (Its arithmetic would take longer, because the VPU of a v5e first widens both vectors to float32, but the bytes would
+# still take the longest.)
 #
-# It is **memory-bound**, and the arithmetic units are idle nearly all of the time. One prefers the opposite,
-# **compute-bound**, because then the expensive part of the chip is at work. Our reports name the memory that is meant:
-# *bound by HBM*, *bound by compute*.
+# This addition is **memory-bound**, and the arithmetic units are idle nearly all of the time. The opposite,
+# **compute-bound** work, is preferable, because it keeps the expensive part of the chip busy. Our reports call it
+# *bound by compute*. For memory-bound work they name the memory: *bound by HBM*.
 #
-# > **memory-bound**: what takes longer for its bytes than for its arithmetic.
+# > **memory-bound**: limited by memory; moving the bytes takes longer than the arithmetic.
 # >
-# > **compute-bound**: what takes longer for its arithmetic than for its bytes.
+# > **compute-bound**: limited by arithmetic, which takes longer than moving the bytes.
 #
 # ### The larger of the two, or their sum?
 #
-# A good kernel fetches the next block and writes the last one *while* it computes the current one. Then the two times overlap,
-# and the whole takes as long as the longer one: max(compute, memory). If nothing overlaps, it takes their sum.
+# A good kernel fetches the next block and writes the previous one *while* it computes the current one. The two times
+# then overlap, so the kernel takes as long as the longer one: max(compute, memory). If nothing overlaps, it takes their
+# sum.
 #
-# We take the larger. No kernel beats it, and the sum is at most twice as long. So overlapping arithmetic with bytes earns at
-# most a factor of two. (Waiting is a third thing, and comes later.) For the addition it earns next to nothing:
+# We use the larger of the two, because no kernel can beat it and the sum is at most twice as long. So overlapping
+# arithmetic with copies gains at most a factor of two. (Waiting is a third kind of time, and comes later.) For the
+# addition the overlap gains next to nothing:
 
 # %%
 compute, memory = additions / vector_peak, moved / bandwidth
@@ -220,54 +227,53 @@ print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.
 # %% [markdown]
 # ## Arithmetic intensity
 #
-# Compute takes longer than memory if FLOPs / peak > bytes / bandwidth. Put what belongs to the program on one side and what
-# belongs to the chip on the other:
+# Compute takes longer than memory if FLOPs / peak > bytes / bandwidth. Collect what belongs to the program on the left
+# side, and what belongs to the chip on the right:
 #
 # FLOPs / bytes > peak / bandwidth
 #
-# The left side is a property of the program, the right side one of the chip.
-#
 # > **arithmetic intensity**: the FLOPs that a program does for each byte it moves.
 # >
-# > **ridge point**: the arithmetic intensity from which on a product on the MXU takes longer for its arithmetic than for
-# > its bytes: peak over bandwidth. Vector work has a peak of its own, and a lower ridge.
+# > **ridge point**: the arithmetic intensity above which a matmul on the MXU takes longer for its arithmetic than for
+# > its bytes: peak divided by bandwidth. Vector work has a lower peak of its own, and so a lower ridge point.
 #
-# Here are three programs.
+# The next cell prints the intensities of three programs, and the ridge point of a v5e.
 
 # %%
 vector, square = bf16(numbers), bf16(4096, 4096)
 for name, fn, arg in [
     ("add", jnp.add, vector),
     ("dot product", jnp.dot, vector),
-    ("matrix product, 4096", jnp.dot, square),
+    ("matmul, 4096", jnp.dot, square),
 ]:
     print(f"{name:21} {roofline.intensity(fn, arg, arg):8.2f} FLOPs/byte")
 print(f"ridge point of a v5e  {roofline.ridge_point(chip='v5e'):8.2f} FLOPs/byte")
 
 # %% [markdown]
-# Adding does one operation for six bytes, a dot product about two for four. Both lie far below the ridge, and the matrix product
-# far above it.
+# The addition does one operation for every six bytes, and the dot product about two for every four. Both lie far below
+# the ridge point, and the matmul lies far above it.
 #
 # ## The roofs
 #
-# Draw FLOP/s against intensity, both on log axes. Left of the ridge memory allows intensity x bandwidth, a slope. Right of it
-# the MXU allows the peak, a flat roof. No point can be above.
+# The plot below draws FLOP/s against intensity, both on log axes. To the left of the ridge point, memory allows
+# intensity x bandwidth, which is a slope. To the right of it the MXU allows its peak, which is a flat roof. No point
+# can lie above either.
 #
 # > **roof**: the most FLOP/s that one part of a chip allows, whatever the other parts do.
 # >
-# > **roofline**: the lowest of the roofs at each arithmetic intensity; also an estimate made with it.
+# > **roofline**: the lowest of the roofs at each arithmetic intensity; also, an estimate made with it.
 #
-# **Task.** The point is a product of N x N matrices, each of them copied once. Drag it, or use the arrow keys, to the dotted line:
-# there the slope meets the flat roof. Which N is it? Write it down; the next section derives it.
+# **Task.** The point is a matmul of N x N matrices, each of them copied once. Drag it to the dotted line, or use the
+# arrow keys: there the slope meets the flat roof. Which N is that? Write it down; the next section derives it.
 
 # %%
 viz.roof_plot(m=256, k=256, n=256, blocks=None)
 
 # %% [markdown]
-# ## How large must a product be?
+# ## How large must a matmul be?
 #
-# A product of N x N matrices in bfloat16 does 2 N^3 FLOPs: N^2 results, each a sum of N products. It moves 6 N^2 bytes: three
-# matrices, two bytes a number. The intensity is N / 3.
+# A matmul of N x N matrices in bfloat16 does 2 N^3 FLOPs, because each of the N^2 results is a sum of N products. It
+# moves 6 N^2 bytes: three matrices, with two bytes per element. So its intensity is N / 3.
 
 # %%
 ridge = roofline.ridge_point(chip="v5e")
@@ -277,11 +283,11 @@ for n in (256, 512, 720, 721, 1024):
     print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, bound by {bound}")
 
 # %% [markdown]
-# So N > 720 on a v5e, because N / 3 > 240.
+# So on a v5e the matmul is compute-bound for N > 720, because N / 3 has to exceed 240.
 #
-# In float32 a number has four bytes. The MXU gets it rounded to bfloat16 unless you ask for more, so the FLOPs take as long as
-# before. The bytes take twice as long, and the intensity is N / 6. In int8 the peak doubles, and the result is int32: 6 N^2 bytes
-# again.
+# In float32 an element has four bytes. The MXU gets it rounded to bfloat16 unless you ask for more precision, so the
+# FLOPs take as long as before. The bytes take twice as long, which makes the intensity N / 6. In int8 the peak doubles,
+# but the result is int32, so the matmul moves 6 N^2 bytes again.
 
 
 # %%
@@ -302,21 +308,24 @@ for name in chips.NAMES:
     )
 
 # %% [markdown]
-# A faster chip is not an easier one. A v6e has nearly five times the peak of a v5e and only twice the bandwidth, so it asks for
-# products more than twice as large.
+# A faster chip is not easier to keep busy. A v6e has nearly five times the peak of a v5e but only twice the bandwidth,
+# so it needs matmuls that are more than twice as large.
 #
-# The table has whole chips, as JAX knows them. The ridge is the same for one core and for its chip. Google's page on the v5p says
-# 2765 GB/s, where JAX has 2460; by that page its ridge is 166.
+# The table describes whole chips, with the numbers that JAX has. The ridge point is the same for one core and for its
+# chip. Google's page on the v5p gives 2765 GB/s, where JAX has 2460; with Google's number the ridge point of a v5p is
+# 166.
 #
 # ### And in blocks?
 #
-# Matrices of 8192 do not fit into VMEM, and a kernel that works in blocks moves more than 6 N^2 bytes. What has to be large then?
-# For one step along k it fetches bm x bk numbers of x and bk x bn of y, and does 2 bm bk bn FLOPs. In bfloat16 that is
+# Matrices of 8192 x 8192 do not fit into VMEM, and a kernel that works in blocks moves more than 6 N^2 bytes. Which
+# sizes have to be large then? For one step along k, the kernel fetches bm x bk elements of x and bk x bn elements of y,
+# and does 2 bm bk bn FLOPs. In bfloat16 that makes
 #
 # 2 bm bk bn / (2 bm bk + 2 bk bn) = bm bn / (bm + bn) FLOPs per byte.
 #
-# The result adds a little to the bytes. bk cancels, and square blocks of side b have an intensity of b / 2: they need 480. Does
-# the list of copies agree?
+# The result adds a few bytes, which this formula leaves out. Because bk cancels, square blocks of side b have an
+# intensity of b / 2, so they need b = 480 to reach the ridge point. Does the formula agree with the copies that
+# `grid.walk` lists?
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 1024, 1024)]:
@@ -328,15 +337,17 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
     )
 
 # %% [markdown]
-# Blocks of 128 are on the slope: 64 of 240. That is why the bytes of the slow kernel take 21 ms. Blocks of 512 are just past the
-# ridge, and bk makes no difference to the bytes, as long as it is shorter than k.
+# Blocks of 128 lie on the slope, because they reach only 64 of the 240 FLOPs per byte. That is why the bytes of the
+# slow kernel take 21 ms. Blocks of 512 are just past the ridge point. bk makes no difference to the bytes, as long as
+# it is smaller than k.
 
 # %% [markdown]
 # ## The third roof
 #
-# Now the 91.8 ms. For blocks of 128 the notebook has times of three sizes of matrix. These differ in many things; try the
-# number of grid steps. The clock stood on the host, where a call costs about 0.11 ms: our library's estimate, from published
-# times of small products. Take that off, divide the rest by the steps, and see whether it is the same each time.
+# Now to the 91.8 ms. The JAX notebook times blocks of 128 for three sizes of matrices. The three runs differ in many
+# things, of which we try the number of grid steps. The clock was on the host, so each time includes about 0.11 ms for
+# the call, which is our library's estimate from published times of small matmuls. The next cell subtracts the call and
+# divides the rest by the number of steps. Is the result the same for all three sizes?
 
 # %%
 PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
@@ -349,44 +360,48 @@ for n in sorted(PUBLISHED_SMALL):
         f"N = {n}: {PUBLISHED_SMALL[n] * 1e3:6.2f} ms, {count:7,} steps, {each * 1e6:.3f} us each"
     )
 bytes_of_a_step = 2 * 2 * 128 * 128
-print(f"the host's part:  {roofline.DISPATCH_S * 1e3:8.2f} ms of each time, taken off\n")
+print(f"a host call:      {roofline.DISPATCH_S * 1e3:8.2f} ms, subtracted from each time\n")
 for part, seconds in [
-    ("a step, by the largest", each),
-    ("of it, arithmetic", arithmetic),
-    ("without it", each - arithmetic),
+    ("a step at N = 8192", each),
+    ("its arithmetic", arithmetic),
+    ("the rest of it", each - arithmetic),
 ]:
     print(f"{part:22} {seconds * 1e6:6.3f} us, {seconds * v5e.clock_hz:4.0f} cycles")
 print(f"its bytes alone        {bytes_of_a_step / bandwidth * 1e6:6.3f} us")
 
 # %% [markdown]
-# From 512 steps to 262,144 a step takes nearly the same time: a third of a microsecond more than its arithmetic. There were
-# a quarter of a million steps. That is what takes the rest. Was it your guess?
+# Whether there are 512 steps or 262,144, one step takes nearly the same time: a third of a microsecond more than its
+# arithmetic. The slow kernel has a quarter of a million steps, and these steps take the rest of its time. Was that your
+# guess?
 #
-# But a third of a microsecond of *what*? The arithmetic is done in a sixteenth of the step. There are three suspects.
+# But what happens in this third of a microsecond? It is not the arithmetic, which takes only a sixteenth of the step.
+# There are three suspects.
 #
-# - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, a quarter of what we look for.
-# - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
-# - **The copies.** Not their bytes, but their latency, which even the shortest copy has.
+# - **The bytes.** A step copies 64 KiB, which takes 0.08 us at full bandwidth. That is a quarter of the time that we
+#   want to explain.
+# - **The core.** In each step it computes which blocks come next, starts their copies, and runs the loop over the grid.
+# - **The latency of the copies.** Even the shortest copy has one (lesson 2), in addition to the time of its bytes.
 #
-# The published times cannot tell the last two apart: in each of them every step copies. The compiler's simulator can, for there
-# one of the two can be taken away.
+# The published times cannot separate the last two suspects, because every step copies in all of them. The compiler's
+# simulator can, because there we can remove one of the two.
 #
-# > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two if its blocks move, so that the next
-# > block can arrive while this one is worked on, and otherwise one.
+# > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two buffers if its blocks move, so
+# > that the next block can arrive while the current one is worked on, and one buffer otherwise.
 #
-# **Predict first.** In the simulator a step of this kernel takes about 750 cycles. On the chip it took 526; why they differ
-# you will see. What will a step take
+# **Predict first.** In the simulator a step of this kernel takes about 750 cycles. On the chip it took 526 cycles, and
+# you will see below why the two differ. How many cycles will a step take in the simulator
 #
-# 1. if all index maps return (0, 0)? Then there are as many steps, and nothing to copy after the first;
-# 2. if the blocks come with four buffers in place of two? Then they are asked for three steps ahead, and not one.
+# 1. if all index maps return (0, 0)? The kernel then has as many steps as before, but nothing to copy after the first
+#    one.
+# 2. if each operand has four buffers instead of two? Each block is then requested three steps ahead instead of one.
 #
-# If the core is guilty, about 750 both times. If the copies are, far less. Write down two numbers. You need not read all
-# of the next cell: it is the same kernel, changed in these two ways.
+# If the core is to blame, the answer is about 750 both times. If the latency is to blame, a step takes far less. Write
+# down two numbers. You need not read all of the next cell: it has the same kernel, changed in these two ways.
 
 
 # %% tags=["predict"]
 def without_copies(x, y):
-    """The same steps on one block, which stays."""
+    """Run the same steps on one block, which stays in VMEM."""
     one = pl.BlockSpec((128, 128), lambda i, j, k: (0, 0))
     return pl.pallas_call(
         product_kernel,
@@ -399,7 +414,7 @@ def without_copies(x, y):
 
 
 def with_buffers(x, y, buffers):
-    """The same blocks, read ``buffers - 1`` steps ahead. Lesson 5 explains emit_pipeline."""
+    """Read the same blocks ``buffers - 1`` steps ahead. Lesson 5 explains emit_pipeline."""
 
     def kernel(x_hbm, y_hbm, o_hbm, acc_ref):
         ahead = pl.Buffered(buffers)
@@ -423,7 +438,7 @@ def with_buffers(x, y, buffers):
     )(x, y)
 
 
-suspects = {"as it was": in_small_blocks, "without copies": without_copies}
+suspects = {"unchanged": in_small_blocks, "without copies": without_copies}
 for buffers in (2, 3, 4, 6):
     suspects[f"{buffers} buffers"] = functools.partial(with_buffers, buffers=buffers)
 steps = {name: compiler.compile_tpu(fn, small, small).step for name, fn in suspects.items()}
@@ -435,23 +450,23 @@ for name, step in steps.items():
     print(f"{name:34}{sum(step.values()):6.0f}{row}")
 
 # %% [markdown]
-# Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. What vanishes is
-# the waiting: from 445 cycles to 3, and to 45. The core's part, the two columns before it, changes far less: without copies
-# it need not start them. So **by the compiler's simulator the latency of the copies is guilty.** The published times fit, and do
-# not prove it.
+# Without copies, two thirds of the step are gone, and with four buffers, half of it. What disappears is the waiting,
+# which falls from 445 cycles to 3 and to 45. The core's part, in the columns *work* and *scalar code*, changes far
+# less; without copies it shrinks because there are none to start. So **by the compiler's simulator, the latency of the
+# copies is to blame.** The published times fit this result but do not prove it.
 #
-# Why does asking one step ahead not hide it? Follow one block. It is asked for at the beginning of a step. Its work is
-# done at the end of the next step. So it has two steps for three things: its latency, its bytes, its work. By work we mean
-# both columns of the core together.
+# Why is it not enough to request a block one step ahead? A block is requested at the beginning of one step, and the
+# work on it is done at the end of the next. So two steps have to cover its latency, its bytes and its work. Here *work*
+# means both of the core's columns together.
 #
-# **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
+# **A step takes (latency + bytes + work) / 2 with two buffers, and / 4 with four,**
 #
-# and never less than its work, nor less than its bytes at full speed. Try it on the table. In the simulator a copy has a
-# latency of 1142 cycles, and both copies of a step run at once.
+# but never less than its work, and never less than its bytes at full bandwidth. The next cell checks this rule against
+# the table. In the simulator a copy has a latency of 1142 cycles, and the two copies of a step run at the same time.
 
 # %%
 latency = roofline.LATENCY_CYCLES["v5e"][0]
-one_copy = bytes_of_a_step / 2 / (bandwidth / v5e.clock_hz)  # cycles of its bytes
+one_copy = bytes_of_a_step / 2 / (bandwidth / v5e.clock_hz)  # cycles for its bytes
 print(f"latency {latency} cycles, bytes {one_copy:.0f}")
 print("cycles a step   work   by the rule   predicted (compiler)")
 for buffers in (2, 3, 4, 6):
@@ -461,26 +476,28 @@ for buffers in (2, 3, 4, 6):
     print(f"{buffers} buffers {work:10.0f} {rule:10.0f} {sum(step.values()):16.0f}")
 
 # %% [markdown]
-# With six buffers only the work is left. Fewer do not hide the latency. Here are the first steps, with two. **Look for one
-# thing:** when is the copy for step 3 asked for, and when does its work begin?
+# With six buffers only the work is left, and with fewer the latency is not fully hidden. The chart shows the first
+# steps with two buffers. **Look for one thing:** when is the copy for step 3 requested, and when does the work on it
+# begin?
 
 # %%
 viz.pipeline_chart(in_small_blocks, small, small)
 
 # %% [markdown]
-# A step after it was asked for the block is still on its way, and the core waits.
+# One step after its request, the block is still on its way, so the core waits.
 #
 # ## From a step to a roof
 #
-# On the chip a step took 526 cycles, and in the simulator 750. To the published times a shorter latency fits than the
-# simulator's 1142 cycles: *Further* fits it. That is a fit and no measurement, and our model takes it.
+# A step took 526 cycles on the chip, and it takes 750 in the simulator. The published times fit a shorter latency than
+# the 1142 cycles that the simulator assumes; *Further* shows the fit. It is a fit and not a measurement, and our model
+# uses it.
 #
-# Let arithmetic and bytes take no time. What is left of a step is its price: 0.30 us of the 0.35. No
-# kernel that fetches new blocks at every step, with two buffers, does more FLOP/s than the FLOPs of one step over that
-# price.
+# Now suppose that the arithmetic and the bytes take no time. What remains of a step is its price: 0.30 us of the 0.35
+# us. So with two buffers, the FLOP/s of a kernel that fetches new blocks at every step are at most the FLOPs of one
+# step divided by this price.
 #
-# > **price of a step**: what a grid step that fetches a new block takes if neither its arithmetic nor its bytes take
-# > time: half of the latency and of what the core does beside the arithmetic.
+# > **price of a step**: the time of a grid step that fetches a new block, if its arithmetic and its bytes took no time:
+# > half of the sum of the latency and of what the core does besides the arithmetic.
 
 # %%
 fitted = roofline.FITTED["v5e"]
@@ -492,12 +509,12 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
     )
 
 # %% [markdown]
-# With two buffers, blocks of 128 that move at every step are stuck at 7 % of the peak, at any size of matrix. For the
-# large ones this roof is far above the others.
+# With two buffers, blocks of 128 that move at every step are stuck at 7 % of the peak, whatever the size of the
+# matrices. For the large blocks this roof lies far above the others.
 #
-# **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to 1024, then bn
-# to 1024, then bm to 512. The diamonds are the two published times, and the point ends in the upper one. One of the three changes
-# moves it straight up. Which, and what stops it there?
+# **Task.** The plot starts with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to
+# 1024, then bn to 1024, then bm to 512. The diamonds mark the two published times, and the point ends up at the upper
+# one. One of the three changes moves the point straight up. Which one is it, and what stops the point there?
 
 
 # %%
@@ -524,17 +541,19 @@ viz.roof_plot(
 )
 
 # %% [markdown]
-# It is bk, which cancels from the intensity. It makes the steps fewer, and so lifts the third roof alone. Then the slope is in
-# the way, and larger bm and bn, which move fewer bytes, bring the point to the right.
+# It is bk. The intensity does not depend on bk, but a larger bk means fewer steps, so it lifts only the third roof. The
+# point then stops at the slope. Larger bm and bn move fewer bytes, so they shift the point to the right.
 #
-# The times under the plot are the model's. In it copies reach 89 % of the bandwidth, a fit to the published times: that is the
-# dotted line beside the slope. So the bytes of the slow kernel take 23.7 ms there, and not the 21.1 of the data sheet.
+# The times under the plot are the model's. In the model, copies reach 89 % of the bandwidth, which is a fit to the
+# published times and is drawn as the dotted line beside the slope. That is why the bytes of the slow kernel take 23.7
+# ms there, instead of the 21.1 ms of the data sheet.
 #
 # ## Is this timing possible?
 #
-# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32
-# product of 8192. Later a pull request to the guide reports 2.240 ms. What does a v5e say to that? The guide is "Define a
-# Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull request is number 2284 of keras-io.
+# A guide to writing kernels publishes two times for a float32 matmul of 8192: 35.039 ms for its kernel, and 7.811 ms
+# for the layer that the kernel was to replace. Later a pull request to the guide reports 2.240 ms. Are these times
+# possible on a v5e? The guide is "Define a Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull request is
+# number 2284 of keras-io.
 
 # %%
 f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
@@ -544,8 +563,8 @@ print(f"35.039 / 7.811 = {35.039 / 7.811:.1f}")
 print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
 
 # %% [markdown]
-# The guide's kernel is slower than what it replaces, and that can be. The 2.240 ms cannot. `bench`, the part of our library
-# that times kernels, refuses such a time before it prints it.
+# The guide's kernel is slower than the layer it replaces, which is possible, but 2.240 ms is not. `bench`, the part of
+# our library that times kernels, refuses such a time before it prints it.
 
 # %%
 try:
@@ -554,25 +573,26 @@ except bench.Impossible as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# Whoever holds a clock should hold a roofline beside it. A time that is too good is not good news: the result was not
-# waited for, or not computed.
+# So compare every time that you measure with the roofline. A time that is too good is not good news: either nobody
+# waited for the result, or it was never computed.
 #
 # ## When is a kernel worth writing?
 #
-# A profiler says that an operation uses 1 % of the chip's peak. Is that bad? Ask first what it could use.
+# A profiler says that an operation uses 1 % of the chip's peak. Is that bad? Ask first how much of the peak the
+# operation could use at all.
 
 # %%
 for name, fn, args in [
     ("add, float32", jnp.add, [jax.ShapeDtypeStruct((2**24,), jnp.float32)] * 2),
-    ("product, B = 8", jnp.dot, [bf16(8, 8192), bf16(8192, 8192)]),
-    ("product, 8192", jnp.dot, [x, y]),
+    ("matmul, B = 8", jnp.dot, [bf16(8, 8192), bf16(8192, 8192)]),
+    ("matmul, 8192", jnp.dot, [x, y]),
 ]:
     best = min(1, roofline.intensity(fn, *args) / ridge)
     print(f"{name:15} at best {best:7.2%} of the peak")
 
 # %% [markdown]
-# An addition that uses 0.03 % of the peak may be perfect, so the usage tells little. Rather look at the gap between the
-# time it takes and the time it must take. For the products of the opening:
+# An addition that uses 0.03 % of the peak may be perfect, so this share alone says little. Look instead at the gap
+# between the time that the operation takes and the time that it must take. For the matmuls of the opening:
 
 # %%
 must = bench.bound(jnp.dot, x, y).seconds
@@ -587,40 +607,40 @@ for name, takes in [
     )
 
 # %% [markdown]
-# - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: by fusion (lesson 9), by a narrower dtype,
-#   by another algorithm.
-# - **A gap.** Ask which roof is in the way: bytes that are moved twice, vector work, steps. A kernel can remove those, and XLA may
-#   not know how.
-# - **XLA is at the roof already**, as for this product. Then leave it to XLA.
+# - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: by fusion (lesson 9), with a
+#   narrower dtype, or with another algorithm.
+# - **A gap.** Ask which roof is in the way: bytes that move twice, vector work, or grid steps. A kernel can remove
+#   those, and XLA may not know how.
+# - **XLA is at the roof already**, as for this matmul. Then leave the operation to XLA.
 #
-# > **fusion**: several operations in one kernel, so that what one hands to the next never passes through HBM.
+# > **fusion**: several operations in one kernel, so that the results passed from one to the next never go through HBM.
 #
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open it.
 #
-# <details><summary>1. A v5e does 197 TFLOPs. What is wrong with that sentence?</summary>
-# TFLOPs is an amount. It does 197 TFLOP/s, at best, with bfloat16 matrix products.</details>
+# <details><summary>1. "A v5e does 197 TFLOPs." What is wrong with that sentence?</summary>
+# TFLOPs are an amount of work, not a rate. A v5e does 197 TFLOP/s at best, with bfloat16 matmuls.</details>
 #
-# <details><summary>2. A float32 product of 1024 on a v5e: memory- or compute-bound?</summary>
-# Memory-bound, in this model: 1024 / 6 = 171 FLOPs per byte, and 240 are needed. From N = 1441 on it is
-# compute-bound.</details>
+# <details><summary>2. Is a float32 matmul of 1024 x 1024 matrices memory-bound or compute-bound on a v5e?</summary>
+# In this model it is memory-bound, because it does 1024 / 6 = 171 FLOPs per byte and needs 240. It is compute-bound
+# from N = 1441 on.</details>
 #
-# <details><summary>3. You double all three block sizes of a blocked product. What happens to its bytes, its steps, its
-# VMEM?</summary>
-# About half the bytes, an eighth of the steps, four times the VMEM.</details>
+# <details><summary>3. You double all three block sizes of a blocked matmul. What happens to its bytes, its steps and
+# its VMEM?</summary>
+# It moves about half the bytes, takes an eighth of the steps, and needs four times the VMEM.</details>
 #
-# <details><summary>4. A kernel with blocks of 128 takes 750 cycles a step, and most of it is waiting for copies. You make the
-# memory twice as fast, at the same latency. How much is won?</summary>
-# Little. The wait is mostly latency, and the bytes are the small part of it. Larger blocks help, and so do more
-# buffers.</details>
+# <details><summary>4. A kernel with blocks of 128 takes 750 cycles a step, most of them waiting for copies. You double
+# the bandwidth of the memory at the same latency. How much do you gain?</summary>
+# You gain little, because the wait is mostly latency and the bytes are the small part of it. Larger blocks help, and so
+# do more buffers.</details>
 #
 # <details><summary>5. A kernel takes ten times its roofline. Name five suspects.</summary>
-# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides, and a clock that
-# timed the host.</details>
+# Suspect too many grid steps (the blocks are too small), bytes that are fetched again and again, work on the VPU,
+# copies that nothing hides, and a clock that timed the host.</details>
 
 # %% [markdown]
-# Questions 2 and 3, for those who like to see it:
+# The next cell checks the answers to questions 2 and 3.
 
 # %%
 f32_1024 = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
@@ -636,23 +656,24 @@ for b in (256, 512):
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 3](../exercises/03_roofline.ipynb). The first asks how long a sum must take. Only 03.6 needs
-# something from below: the section "Between chips".
+# Open [the exercises of lesson 3](../exercises/03_roofline.ipynb). The first one asks how long a sum must take. Only
+# 03.6 needs something from the part below: the section "Between chips".
 
 # %% [markdown]
 # ## Further
 #
-# Six sections for those who want more: many users at once, the latency that fits the published times, whom to believe if
-# the model, the compiler and a clock disagree, what happens if all FLOPs are counted alike, how long it takes to bring a
-# matrix to all chips, and where a roofline misleads.
+# This part has six sections for readers who want more. They cover many users at once, the latency that fits the
+# published times, whom to believe if the model, the compiler and a clock disagree, what goes wrong if all FLOPs are
+# counted alike, how long it takes to bring a matrix to all chips, and where a roofline misleads.
 #
 # ### More than 240 rows at a time
 #
-# A model that answers one user multiplies a vector by a matrix of weights. With B users it is x[B, D] @ w[D, F]. If D and F are
-# large, nearly all of the bytes are weights: 2 D F of them, for 2 B D F FLOPs. The intensity is about B.
+# A model that answers one user multiplies a vector by a matrix of weights. With B users, the operation becomes x[B, D]
+# @ w[D, F]. If D and F are large, nearly all of the bytes are weights: 2 D F bytes for 2 B D F FLOPs. So the intensity
+# is about B.
 #
-# **Predict first.** D = F = 2048. How much longer do 256 rows take than 64, four times as many? And 1024 than 256? Write down
-# two factors.
+# **Predict first.** Let D = F = 2048. How much longer do four times as many rows take: 256 instead of 64, and 1024
+# instead of 256? Write down two factors.
 
 # %% tags=["predict"]
 D = 2048
@@ -667,8 +688,8 @@ by_bytes = (weights + 2 * 256 * D) / (weights + 2 * 64 * D)
 print(f"256 rows against 64 by their bytes alone: {by_bytes:.1f} times")
 
 # %% [markdown]
-# Four times the rows, twice, and two answers. Here is what lies between: the compiler's times as points, our model's as a line.
-# Look for the bend.
+# Both times the number of rows grows by a factor of four, yet the two answers differ. The plot shows the sizes in
+# between, with the compiler's times as points and our model's times as a line. Look for the bend.
 
 # %%
 rows = range(16, 1025, 16)
@@ -690,16 +711,18 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# Left of the ridge the weights take the time, and further rows are nearly free. Not quite: 256 rows bring bytes of x and
-# of the result as well, which is most of their 1.3. Right of it each row costs its arithmetic. That is why whoever
-# serves a model collects requests until there are a few hundred. The dotted line lies beyond 240 because it counts the
-# bytes of x and of the result too. With `D = 4096` it is nearer: change it, and run both cells again.
+# To the left of the ridge point the weights take the time, so additional rows are nearly free. They are not entirely
+# free: 256 rows also move more bytes of x and of the result, which explains most of the factor of 1.3. To the right of
+# the ridge point each row costs its arithmetic. That is why a server collects requests until it has a few hundred. The
+# dotted line lies beyond 240 because it counts the bytes of x and of the result too. With `D = 4096` it moves closer to
+# 240: change D, and run both cells again.
 #
 # ### A latency that fits
 #
-# How long is the latency on the chip? Less than the simulator's 1142 cycles, which are 0.76 us: that is why it makes a step 750
-# cycles long, and not 526. Our model takes the core's part from the compiler, and fits the latency to the published times.
-# That is a fit and no measurement: a shorter latency and a slower core would do as well.
+# How long is the latency on the chip? It is shorter than the simulator's 1142 cycles, which are 0.76 us; that is why a
+# step takes 750 cycles in the simulator and not 526. Our model takes the core's part of a step from the compiler, and
+# fits the latency to the published times. This is a fit, not a measurement: a shorter latency and a slower core would
+# fit as well.
 
 # %%
 parts = {
@@ -712,18 +735,20 @@ for name, seconds in parts.items():
     print(f"{name:25} {seconds * 1e6:.2f} us")
 step = sum(parts.values()) / 2
 count = grid.walk(in_small_blocks, x, y).calls[0].steps
-print(f"half of all: {step * 1e6:.2f} us; of {count:,} steps {count * step * 1e3:.1f} ms;")
-print(f"published {PUBLISHED_SMALL[8192] * 1e3:.1f} ms")
+print(f"half of the sum: {step * 1e6:.2f} us; {count:,} steps: {count * step * 1e3:.1f} ms")
+print(f"published: {PUBLISHED_SMALL[8192] * 1e3:.1f} ms")
 free = (sum(parts.values()) - parts["bytes"]) / 2
 print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 
 # %% [markdown]
-# The last line clears the bytes: were they free, the kernel would still take seven eighths of its time.
+# The last line shows that the bytes are not to blame: if they took no time at all, the kernel would still take seven
+# eighths of its time.
 #
 # ### Three opinions on a time
 #
-# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds, before you
-# run the one below it. You know the peak, the bandwidth, and what a step takes. The clock stood on the host.
+# Back to the matmuls: the next cell names three of them, on a v5e, in bfloat16. Write your guesses into it, in
+# milliseconds, before you run the cell below. You know the peak, the bandwidth, and what a step takes. The published
+# times come from the host's clock.
 
 # %%
 guesses = {  # milliseconds
@@ -733,8 +758,9 @@ guesses = {  # milliseconds
 }
 
 # %% [markdown]
-# *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler). *Published* was measured, by the
-# authors of the notebook in the JAX repository. Their clock had the host's 0.11 ms in it, so we add that to both predictions.
+# *Model* is predicted (model), by `roofline.predict`, and *compiler* is predicted (compiler). *Published* was measured
+# by the authors of the notebook in the JAX repository. Their clock includes the host's 0.11 ms, so we add it to both
+# predictions.
 
 # %% tags=["predict"]
 PUBLISHED_LARGE |= {1024: 0.0001271, 4096: 0.0008891}
@@ -756,24 +782,24 @@ for name, (fn, arg, published_s) in trials.items():
     for seconds in (both.model.wall_s, both.compiler.seconds + roofline.DISPATCH_S):
         row += f"{seconds * 1e3:7.2f} ({seconds / published_s:.2f})"
     print(f"{row} {published_s * 1e3:9.2f}")
-print("\nIn brackets: the prediction over what was measured.")
+print("\nIn parentheses: the prediction, or the guess, divided by the published time.")
 
 # %% [markdown]
-# Within a factor of 1.5 is good. The model does well, but its constants were fitted on these very times. A fairer test is
-# timings that it had not seen: `print` a prediction, and it says how far off it was on those. The compiler's simulator was
-# not fitted on these times by us. It is close for large blocks, and nearly 40 % too long for blocks of 128, because
-# its copies have a longer latency. `roofline.opinions`, which asked both for this table, says why wherever the two are more
-# than a tenth apart. It compares them without the host's part.
+# A prediction within a factor of 1.5 is good. The model does well, but its constants were fitted to these very times. A
+# fairer test uses timings that the fit has not seen: if you `print` a prediction, it says how far off the model was on
+# those. We did not fit the compiler's simulator to these times. It is close for large blocks, and nearly 40 % too long
+# for blocks of 128, because its copies have a longer latency. Both predictions come from `roofline.opinions`, which
+# also says why they differ if they are more than a tenth apart. It compares them without the host's part.
 
 # %%
 for name, both in opinions.items():
     print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
 
 # %% [markdown]
-# Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
-# a small function measures Python.
+# Look at the matmul of 1024, too. Nine tenths of its time is spent on the host, which starts each call and waits for
+# it. A clock around a small function measures Python.
 #
-# Do you have a TPU? Then measure. Without one this cell says so.
+# If you have a TPU, the next cell measures a matmul on it. Otherwise the cell says that there is none.
 
 # %%
 a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
@@ -783,8 +809,8 @@ except bench.NoAccelerator as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# A step takes the largest of three: its work, its bytes, and half of latency, bytes and work together. Which of them is it in
-# larger blocks?
+# In the model, a step takes the largest of three times: its work, its bytes, and half of latency, bytes and work
+# together. Which of the three is the largest with larger blocks?
 
 # %%
 print("us, a step          work   (latency + bytes + work) / 2   bytes")
@@ -797,14 +823,16 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024
     )
 
 # %% [markdown]
-# The largest of a row is what its step takes. With blocks of 128 it takes three times as long as its work, with 512 a tenth
-# longer. In the last row it is at work all the time. A kernel takes the sum of its steps, and the first copy and the last write,
-# which have nothing to hide behind. That is what `roofline.predict` computes.
+# Each step takes the largest time of its row. With blocks of 128 a step takes three times as long as its work, and with
+# blocks of 512 it takes a tenth longer. In the last row the core works all the time. A kernel takes the sum of its
+# steps, plus the first copy and the last write, which have nothing to hide behind. `roofline.predict` computes this
+# sum.
 #
 # ### Self-attention: not all FLOPs are alike
 #
-# One head of attention, without scaling, is softmax(Q K^T) V, where Q, K and V have T rows of K numbers. It has two products of
-# 2 T^2 K FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together that is 4 T^2 K + 3 T^2.
+# One head of attention, without scaling, is softmax(Q K^T) V, where Q, K and V have T rows of K elements. It has two
+# matmuls of 2 T^2 K FLOPs each. The softmax of the T x T scores takes an exp, an addition and a division for each
+# score, so 3 T^2 FLOPs. The total is 4 T^2 K + 3 T^2.
 
 # %%
 T, K = 2048, 128
@@ -814,9 +842,10 @@ print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
 print(f"if the VPU did all of it, it would take {softmax / vector_peak * 1e6:.1f} us")
 
 # %% [markdown]
-# Does the softmax take 0.6 % of the time? Let the compiler predict the kernel with it and without. The kernel finds the
-# maximum of each row first and subtracts it, so that no exp is too large. The *slots* in the output are places for
-# instructions: how many of a unit's slots are filled says how full the program is of its work; waiting is not in it.
+# Does the softmax take 0.6 % of the time, too? Let the compiler predict the kernel with the softmax and without it. The
+# kernel first finds the maximum of each row and subtracts it, so that no exp is too large. *Slots* in the output are
+# places for instructions. The share of a unit's slots that are filled says how much of the program is work for that
+# unit; it does not include waiting.
 
 
 # %%
@@ -865,29 +894,32 @@ models = [
 print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in models))
 
 # %% [markdown]
-# Less than one percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
-# does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
+# The softmax has less than one percent of the FLOPs, but it takes a fifth of the time. The formula counts an exp like a
+# multiplication in the MXU, although the MXU does thirty times as many operations per second as the VPU. So count each
+# unit of the chip separately: here, 2 us of vector work and 11 us of matmuls.
 #
-# Here the two add up more nearly than they overlap. The program grows by half as many bundles again, and has twice the
-# spills. Our own model takes the longer of the two and sees no difference at all.
+# In this kernel the two times come closer to adding up than to overlapping. The softmax adds half as many bundles again
+# to the program, and it doubles the spills. Our own model takes the longer of the two times, so it sees no difference
+# at all.
 #
-# Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
-# kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
-# both.
+# Two things change the count. With a causal mask, query t needs only the keys 0 to t. That leaves half of the pairs,
+# and half of the FLOPs if a kernel skips the rest. With grouped queries, several heads share one K and V, so the kernel
+# moves fewer bytes for the same FLOPs. Exercise 03.5 counts both.
 #
 # ### Between chips
 #
-# When a model is too large for one chip, each chip holds a shard of every matrix, an equal part. Before a product each chip may
-# need the whole matrix. How long must it take to bring it?
+# When a model is too large for one chip, each chip holds a shard of every matrix, which is an equal part of it. Before
+# a matmul, each chip may need the whole matrix. How long does it take at least to fetch the rest?
 #
-# > **all-gather**: at first every chip has one of n equal shards of an array, at the end every chip has all of them.
+# > **all-gather**: an operation between chips: at first each of n chips has one of n equal shards of an array, and at
+# > the end every chip has all of them.
 # >
-# > **network-bound**: what takes longer for the bytes between chips than for anything on a chip.
+# > **network-bound**: limited by the network; moving the bytes between chips takes longer than anything on a chip.
 #
-# A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large n that is close to S over
-# the bandwidth into one chip. The JAX team's article gives 1600 Gbit/s for a v5e. Google's page has it today as 400 GB/s in both
-# directions together, half of which comes in. The book "How to Scale Your Model" gives 45 GB/s for one link and one direction,
-# and a v5e has four links.
+# A chip lacks (n - 1) / n of the S bytes, and all of these have to come through its own links. For large n the time is
+# close to S divided by the bandwidth into one chip. The JAX team's article gives 1600 Gbit/s for a v5e. Google's page
+# today gives it as 400 GB/s in both directions together, of which half comes in. The book "How to Scale Your Model"
+# gives 45 GB/s for one link in one direction, and a v5e has four links.
 
 # %%
 ici = 1600e9 / 8
@@ -902,11 +934,13 @@ for n in (4, 16, 256):
 print(f"  the whole matrix over the bandwidth: {weights / ici * 1e6:.0f}")
 
 # %% [markdown]
-# From 16 chips on their number hardly matters, as long as the bytes decide. HBM bandwidth belongs in estimates on a chip, network
-# bandwidth in estimates between chips. Where the network takes longest, a program is **network-bound**.
+# From 16 chips on, the number of chips hardly matters, as long as the bytes are what takes the time. Use the HBM
+# bandwidth in estimates for one chip, and the network bandwidth in estimates between chips. A program for which the
+# network takes longest is **network-bound**.
 #
-# This is the bound with all four links at work. The chips of a v5e form a torus: rows and columns, each closed to a ring where it
-# is long enough. Here are both kinds of row. **Look for one thing:** how many links bring bytes to the blue chip?
+# This bound assumes that all four links are at work. The chips of a v5e form a torus, in which rows and columns of
+# chips are closed to rings if they are long enough. The picture shows a row that is closed and one that is not. **Look
+# for one thing:** how many links bring bytes to the blue chip?
 
 # %%
 ARROW = {"arrowstyle": "-|>", "lw": 2.5, "color": "C1", "shrinkA": 5, "shrinkB": 5}
@@ -927,8 +961,9 @@ for axes, chips_at, title in [(left, ring, "a ring of 16"), (right, line, "a lin
 viz.plot_picture(fig, "Two links lead into a chip of a ring, one into the end of a line.")
 
 # %% [markdown]
-# A tiny array has another limit. A hop to the neighbour takes about 1 us, however little it carries, by the same book's chapter on
-# sharding. In a ring of 16 the farthest chip is 8 hops away. Bytes and hops overlap, so again the larger counts.
+# A tiny array has another limit. By the same book's chapter on sharding, a hop to the neighbor takes about 1 us,
+# however little it carries. In a ring of 16 chips, the farthest one is 8 hops away. Bytes and hops overlap, so again
+# the larger time counts.
 
 # %%
 hop = 1e-6
@@ -942,10 +977,11 @@ for size in (4 * 2**10, 4 * 2**20):
 # %% [markdown]
 # ### Where the roofline goes wrong
 #
-# It is an estimate. It says what cannot be beaten, not what will happen. You have seen one blind spot, latency. Here are more.
+# A roofline is an estimate: it says what cannot be beaten, not what will happen. One of its blind spots you have
+# already seen, the latency of copies. Here are five more.
 #
-# **Work for the VPU.** A polynomial of degree 65, for each of 1 Mi numbers: 128 operations for 8 bytes, 16 FLOPs per byte. Left
-# of 240, so memory-bound?
+# **Work for the VPU.** The next kernel computes a polynomial of degree 65 for each of 1 Mi elements. That takes 128
+# operations for 8 bytes, or 16 FLOPs per byte, which lies far to the left of 240. Is the kernel memory-bound?
 
 
 # %%
@@ -971,10 +1007,12 @@ print(f"predicted (compiler)  {report.seconds * 1e6:3.0f} us")
 print(f"that is {work / report.seconds / peak:.1%} of the peak")
 
 # %% [markdown]
-# Its roof is the VPU's, at 3 % of the height. The compiler agrees: its bundles have four places for vector operations.
+# It is not: its roof is that of the VPU, at 3 % of the height of the MXU's. The compiler agrees, because its bundles
+# have four slots for vector operations.
 #
-# **An MXU that is not full.** It holds a square of 128 x 128 numbers. A right operand with 64 columns fills half of it. To see
-# that and not the copies, let x stay in VMEM, and multiply it by 64 matrices y in turn, all added up.
+# **An MXU that is not full.** The MXU holds a square of 128 x 128 weights, so a right operand with 64 columns fills
+# half of it. To see this effect rather than the copies, we let x stay in VMEM, multiply it by 64 matrices y in turn,
+# and add up the results.
 
 
 # %%
@@ -998,7 +1036,8 @@ for columns in (64, 128, 256):
         out_specs=pl.BlockSpec((1024, columns), lambda i: (0, 0)),
     )
     report = compiler.compile_tpu(call, bf16(1024, 1024), bf16(64, 1024, columns))
-    (kernel,) = [op for op in report.ops if op.kind == "kernel"]  # XLA turns y around it
+    # The report also has what XLA does to y before the kernel; count the kernel alone.
+    (kernel,) = [op for op in report.ops if op.kind == "kernel"]
     waiting = report.time_split["DMA wait"] / report.cycles
     print(
         f"{columns:3} columns: {2 * 1024**2 * columns / 1e6:3.0f} MFLOPs and "
@@ -1006,21 +1045,22 @@ for columns in (64, 128, 256):
     )
 
 # %% [markdown]
-# Hardly any of it is waiting for copies. From 256 columns to 128 half of the work takes about half of the time. From 128 to 64
-# half of the work saves a sixteenth.
+# The kernel hardly waits for copies. From 256 columns to 128, half of the work takes about half of the time. From 128
+# to 64, half of the work saves only a sixteenth of the time.
 #
-# **Bubbles.** Nothing overlaps with the first copy, nor with the last write. With few steps that shows. For the product of 1024 in
-# large blocks, which has two steps, the model calls *overhead* all that is beyond the longer of arithmetic and copies:
+# **Bubbles.** Nothing overlaps with the first copy or with the last write, which matters if there are few steps. The
+# matmul of 1024 in large blocks has two steps, and the model calls *overhead* all that it takes beyond the longer of
+# arithmetic and copies:
 
 # %%
 print(roofline.predict(in_large_blocks, small, small))
 
 # %% [markdown]
-# **Heat.** A chip that gets too hot slows down; only a measurement tells.
+# **Heat.** A chip that gets too hot slows down, and only a measurement tells you so.
 #
-# **A cache.** On a GPU a second cache, L2, stands between the cores and the HBM. Blocks there are small, 128 or so, because a
-# core's own memory is small. By the rule for blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be
-# compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU has no such cache: what is
-# copied is what the grid says.
+# **A cache.** A GPU has a second cache, L2, between the cores and the HBM. Its kernels use small blocks, 128 or so,
+# because a core's own memory is small. By the rule for blocks, such a kernel has 64 FLOPs per byte and is memory-bound.
+# Yet it may be compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU
+# has no such cache: what is copied is what the grid asks for.
 #
 # <!-- next -->
