@@ -1058,9 +1058,9 @@ print(roofline.predict(in_large_blocks, small, small))
 # %% [markdown]
 # **Heat.** A chip that gets too hot slows down, and only a measurement tells you so.
 #
-# **A cache.** A GPU has a second cache, L2, between the cores and the HBM. Its kernels use small blocks, 128 or so,
-# because a core's own memory is small. By the rule for blocks, such a kernel has 64 FLOPs per byte and is memory-bound.
-# Yet it may be compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU
-# has no such cache: what is copied is what the grid asks for.
+# **A cache.** GPUs have a second cache, L2, between cores and HBM. Their kernels use blocks of 128 or so, because a
+# core's own memory is small. By the rule for blocks, such a kernel has 64 FLOPs per byte and is memory-bound. Yet it
+# may be compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU copies
+# exactly what the grid says, because it has no such cache.
 #
 # <!-- next -->
