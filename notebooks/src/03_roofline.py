@@ -69,7 +69,7 @@ def product_kernel(x_ref, y_ref, o_ref, acc_ref):
 
 
 def product(x, y, bm, bk, bn):
-    """Return x[m, k] @ y[k, n], computed in blocks; the last axis of the grid runs along k."""
+    """Return x[m, k] @ y[k, n], computed in blocks; the last grid axis runs along k."""
     (m, k), n = x.shape, y.shape[1]
     return pl.pallas_call(
         product_kernel,

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Exercises 3: The roofline
 #
-# Pencil and paper first: most answers are a number, many with a unit, and few need more than a division. A wrong one is read
-# closely, for most wrong numbers are wrong in a known way. Nothing here needs a TPU.
+# Take pencil and paper first: most answers are a number, many with a unit, and few need more than a division. The check
+# knows the numbers that common mistakes lead to, and names the mistake if you make one. Nothing here needs a TPU.
 #
 # Come here from [lesson 3](../notebooks/03_roofline.ipynb). About 85 minutes. Short of time? Do 03.1, 03.3 and 03.7.
-# Want more? 03.6, 03.11 and 03.12, 60 minutes. The first needs "Between chips", which the lesson has under "Further"; the other
-# two begin with an empty cell.
+# Want more? 03.6, 03.11 and 03.12, 60 minutes. The first of these needs "Between chips", which the lesson has under
+# "Further"; the other two begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -27,9 +27,9 @@ print(f"peak {v5e.bf16_flops / 1e12:.0f} TFLOP/s, HBM {v5e.hbm_bandwidth / 1e9:.
 #
 # *Difficulty 1 of 5. 4 minutes, 1 line. Fast track.*
 #
-# Two float32 vectors of 64 Mi numbers lie in the HBM of a v5e. Their sum must end up there too. How long must that take
-# at least, whoever writes the kernel? Use the bandwidth printed above. A number and a unit of time, as text; 1 % either way
-# will do. (Ki and Mi count in steps of 1024: 1 Mi is 1024 * 1024.)
+# Two float32 vectors of 64 Mi elements lie in the HBM of a v5e, and their sum must end up there too. How long must that
+# take at least, whoever writes the kernel? Use the bandwidth printed above. Answer with a number and a unit of time, as
+# text; 1 % either way will do. (Ki and Mi count in steps of 1024, so 1 Mi is 1024 * 1024.)
 
 # %% answer="03.1"
 least = None
@@ -44,19 +44,19 @@ checks.check("03.1", least)
 # checks.hint("03.1")
 
 # %% [markdown]
-# ## 03.2 Compute: the cost of a product
+# ## 03.2 Compute: the cost of a matmul
 #
 # *Difficulty 2 of 5. 10 minutes, 3 lines.*
 #
-# Write `matmul_cost(m, k, n, itemsize)` for x[m, k] @ y[k, n], where every number, those of the result too, has `itemsize`
-# bytes. It returns three: the FLOPs, the bytes between HBM and the chip if every array passes once, and the intensity. Count the
-# numbers alone, without the padding that narrow arrays have in HBM. The check calls it with sizes that are large, small and not
-# square, and knows the formulas people write by mistake.
+# Write `matmul_cost(m, k, n, itemsize)` for x[m, k] @ y[k, n], where every element has `itemsize` bytes, in the result
+# too. The function returns three numbers: the FLOPs, the bytes between HBM and the chip if every array passes once, and
+# the intensity. Count only the elements, without the padding that narrow arrays have in HBM. The check calls the
+# function with sizes that are large, small and not square, and it knows the formulas that people write by mistake.
 
 
 # %% answer="03.2"
 def matmul_cost(m, k, n, itemsize):
-    """FLOPs, bytes, and FLOPs per byte of x[m, k] @ y[k, n]."""
+    """Return the FLOPs, the bytes, and the FLOPs per byte of x[m, k] @ y[k, n]."""
     ### BEGIN SOLUTION
     flops = 2 * m * k * n
     moved = (m * k + k * n + m * n) * itemsize
@@ -75,8 +75,9 @@ checks.check("03.2", matmul_cost)
 #
 # *Difficulty 2 of 5. 5 minutes, 1 line. Fast track.*
 #
-# Kernels often take bfloat16 and give back float32. At which N does x[N, N] @ y[N, N], with x and y in bfloat16 and the
-# result in float32, become compute-bound on a **v6e**? Ideal traffic, each array once. A plain number; 1 % either way will do.
+# Kernels often take bfloat16 and return float32. At which N does x[N, N] @ y[N, N] become compute-bound on a **v6e**,
+# with x and y in bfloat16 and the result in float32? Assume ideal traffic, which moves each array once. Answer with a
+# plain number; 1 % either way will do.
 
 # %% answer="03.3"
 crossover = None
@@ -95,9 +96,10 @@ checks.check("03.3", crossover)
 #
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
-# A model answers B users at once: each layer multiplies x[B, D] by weights w[D, F], with D and F far larger than B. To save
-# memory the weights are stored as **int8**; a kernel widens them in VMEM, and the MXU multiplies in bfloat16. At which B
-# does that become compute-bound on a v5e? A plain number; 1 % either way will do.
+# A model answers B users at once: each layer multiplies x[B, D] by weights w[D, F], where D and F are far larger than
+# B. To save memory, the weights are stored as **int8**; a kernel widens them in VMEM, and the MXU multiplies in
+# bfloat16. At which B does such a layer become compute-bound on a v5e? Answer with a plain number; 1 % either way will
+# do.
 
 # %% answer="03.4"
 batch = None
@@ -116,16 +118,18 @@ checks.check("03.4", batch)
 #
 # *Difficulty 3 of 5. 12 minutes, 4 lines.*
 #
-# Attention is softmax(Q K^T) V, here with several heads, a mask, and grouped queries. Q has `heads` heads of shape [T, K],
-# K and V have `kv_heads` (each serves a group of query heads), the result has the shape of Q, all in bfloat16. With
-# `causal=True` query t sees the keys 0 to t only. Return two numbers: the FLOPs of the two products (leave the softmax out;
-# with a mask, count what a kernel that skips the rest has to do, within 1 %), and the bytes between HBM and the chip if Q,
-# K, V and the result pass once.
+# Attention is softmax(Q K^T) V, here with several heads, a mask and grouped queries. Q has `heads` heads of shape [T,
+# K]. K and V have `kv_heads` heads, each of which serves a group of query heads. The result has the shape of Q, and
+# everything is in bfloat16. With `causal=True`, query t sees only the keys 0 to t.
+#
+# Return two numbers. The first is the FLOPs of the two matmuls, without the softmax. With a mask, count what a kernel
+# that skips the rest has to do, within 1 %. The second is the bytes between HBM and the chip if Q, K, V and the result
+# pass once.
 
 
 # %% answer="03.5"
 def attention_cost(t, width, heads, kv_heads, causal):
-    """FLOPs and bytes of attention with T = t tokens and heads of K = width numbers."""
+    """Return the FLOPs and bytes of attention with t tokens and heads of ``width`` elements."""
     ### BEGIN SOLUTION
     flops = 4 * t * t * width * heads
     if causal:
@@ -138,7 +142,8 @@ def attention_cost(t, width, heads, kv_heads, causal):
 checks.check("03.5", attention_cost)
 
 # %% [markdown]
-# What does XLA count? It knows no mask that saves work, so compare it with `attention_cost(2048, 128, 8, 8, False)`.
+# How many FLOPs does XLA count? It knows no mask that saves work, so compare its count with `attention_cost(2048, 128,
+# 8, 8, False)`.
 
 
 # %% given="03.5-look"
@@ -159,15 +164,15 @@ print(f"XLA counts {counted['flops'] / 1e9:.1f} GFLOPs, softmax included")
 #
 # *Difficulty 3 of 5. 10 minutes, 3 lines. Further.*
 #
-# One link of a v5e carries 45 GB/s each way, and one hop takes at least 1 us, whatever it carries (both after the book
-# "How to Scale Your Model"). An array lies in equal shards on the chips of one axis; at the end each chip must have all of it.
-# How long does that take at least? Bytes and hops run side by side, so the larger of the two times counts; 1 % either way
-# will do.
+# One link of a v5e carries 45 GB/s each way, and one hop takes at least 1 us, whatever it carries (both according to
+# the book "How to Scale Your Model"). An array lies in equal shards on the chips of one axis, and at the end each chip
+# must have all of it. How long does that take at least? Bytes and hops overlap, so the larger of the two times counts;
+# 1 % either way will do.
 #
-# - `"ring"`: an array of 64 MiB on 16 chips. They form a ring: each chip has two neighbours and sends both ways at once.
-# - `"line"`: an array of 64 MiB on 4 chips. A v5e closes the ring only for an axis of 16, so these four are a line. The chip at
-#   its end decides.
-# - `"small"`: an array of 4 KiB on that line of 4.
+# - `"ring"`: an array of 64 MiB on 16 chips that form a ring. Each chip has two neighbors, and sends both ways at once.
+# - `"line"`: an array of 64 MiB on 4 chips. A v5e closes the ring only for an axis of 16, so these four form a line.
+#   The chip at its end decides how long the gather takes.
+# - `"small"`: an array of 4 KiB on the same line of 4 chips.
 
 # %% answer="03.6"
 gathers = {"ring": None, "line": None, "small": None}
@@ -186,30 +191,32 @@ checks.check("03.6", gathers)
 #
 # *Difficulty 3 of 5. 21 minutes, 5 lines. Fast track.*
 #
-# Five claims about a v5e, all of them from public pages, in our words. For each say whether it `"stands"` or `"falls"`, and
-# give the number that decides, as text with its unit ("12 FLOP/B"), to 1 %. At least one stands. (Everybody slips; that is why the number has to be worked
-# out.)
+# Here are five claims about a v5e, all of them from public pages, in our words. For each one, say whether it `"stands"`
+# or `"falls"`, and give the number that decides, as text with its unit ("12 FLOP/B"), to 1 %. At least one claim
+# stands. (Everybody makes mistakes, so work out the number before you believe or doubt a claim.)
 #
-# - **A.** A guide to writing kernels multiplies two float32 matrices of N = 8192 and comments that this N is large enough to
-#   be memory-bound. *The number: the intensity of that product, FLOP/B.*
-#   (keras.io, "Define a Custom TPU/GPU Kernel", 2025)
-# - **B.** A later pull request to that guide reports, for the product of A and a ReLU, 7.807 ms as two programs and 2.240 ms for
-#   the kernel that fuses them. The guide's reason: the ReLU is computed while the data is still in VMEM, which saves expensive
-#   round trips to HBM. Can a round trip that is saved be the reason for the difference? *The number: the microseconds that such
-#   a round trip of the result takes, written once and read once.* (keras-io, pull request 2284, 2026)
-# - **C.** The guide's own table gives 7.811 ms for that product by the ordinary Keras layer. Can that be? *The number: the
-#   TFLOP/s.* (The MXU multiplies float32 in one pass of bfloat16 unless you ask for more.)
-# - **D.** A tutorial on TPU kernels puts the HBM of a v5e at about 1.6 TB/s, and from there the intensity at which it becomes
-#   compute-bound at about 123 FLOPs per byte. *The number: that intensity by what `chips.chip("v5e")` says, FLOP/B.*
-#   (pallas-tpu-tutorial, chapter 8, 2026)
-# - **E.** The same tutorial advises against the reduction as an axis of the grid: each of its steps would fetch the accumulator
-#   from HBM and write it back. *The number: the MiB that a product of 4096 in bfloat16 writes for its result, with blocks of
-#   512 and the reduction as the last axis of the grid.* (chapter 9; `product` below has such a grid)
+# - **A.** A guide to writing kernels multiplies two float32 matrices of N = 8192, and comments that this N is large
+#   enough to be memory-bound. *The number: the intensity of that matmul, FLOP/B.* (keras.io, "Define a Custom TPU/GPU
+#   Kernel", 2025)
+# - **B.** A later pull request to that guide takes the matmul of A, followed by a ReLU. It reports 7.807 ms for the two
+#   as separate programs, and 2.240 ms for the kernel that fuses them. The guide's reason is that the ReLU is computed
+#   while the data is still in VMEM, which saves expensive round trips to HBM. Can a saved round trip be the reason for
+#   the difference? *The number: the microseconds that such a round trip of the result takes, written once and read
+#   once.* (keras-io, pull request 2284, 2026)
+# - **C.** The guide's own table gives 7.811 ms for that matmul by the ordinary Keras layer. Can that be true? *The
+#   number: the TFLOP/s.* (The MXU multiplies float32 in one pass of bfloat16 unless you ask for more.)
+# - **D.** A tutorial on TPU kernels puts the HBM bandwidth of a v5e at about 1.6 TB/s. From that it derives an
+#   intensity of about 123 FLOPs per byte, at which a kernel becomes compute-bound. *The number: that intensity by what
+#   `chips.chip("v5e")` says, FLOP/B.* (pallas-tpu-tutorial, chapter 8, 2026)
+# - **E.** The same tutorial advises against the reduction as an axis of the grid, because each of its steps would fetch
+#   the accumulator from HBM and write it back. *The number: the MiB that a bfloat16 matmul of 4096 writes for its
+#   result, with blocks of 512 and the reduction as the last axis of the grid.* (chapter 9; `product` below has such a
+#   grid)
 
 
 # %% given="03.7"
 def product(x, y, bm, bk, bn):
-    """x[m, k] @ y[k, n] in blocks; the reduction is the last axis of the grid."""
+    """Return x[m, k] @ y[k, n], computed in blocks; the last grid axis runs along k."""
 
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(2) == 0)
@@ -265,17 +272,19 @@ checks.check("03.7", verdicts)
 #
 # *Difficulty 3 of 5. 12 minutes, 3 lines.*
 #
-# Three times on a v5e, bfloat16, that the lesson has not shown. Predict each with nothing but the peak, the bandwidth, and the
-# 0.33 us that a grid step cost in the published times: the triangle to within a tenth, the other two to within a quarter.
-# Charge the 0.33 us to every step of a kernel, full or empty, on top of the arithmetic. That is crude, since large blocks hide
-# most of it; what was measured fits. (The clock of the first two was on the host, whose 0.11 ms are lost in them.) Do not look
-# below the check before you have written all three.
+# Here are three times on a v5e, in bfloat16, that the lesson has not shown. Predict each one from nothing but the peak,
+# the bandwidth, and the 0.33 us that a grid step cost in the published times. The triangle has to be right to within a
+# tenth, the other two to within a quarter. Charge the 0.33 us to every step of a kernel, full or empty, on top of the
+# arithmetic. That is crude, since large blocks hide most of it, but it fits what was measured. (The first two were
+# timed on the host, but its 0.11 ms hardly count in times this long.) Do not look below the check before you have
+# written down all three.
 #
-# - `"XLA, 16384"`: a product of 16384 x 16384 x 16384, by XLA.
-# - `"triangle"`: the same product by a kernel with blocks of 512 x 1024 x 512, of which only the lower triangle is wanted.
-#   The grid has all the steps; for blocks of the result above the diagonal a step fetches nothing and multiplies nothing.
-# - `"decode"`: eight tokens, each for an expert of its own: eight products x[1, 4096] @ w[4096, 4096], by XLA. Each expert has
-#   weights of its own.
+# - `"XLA, 16384"`: a matmul of 16384 x 16384 x 16384, by XLA.
+# - `"triangle"`: the same matmul by a kernel with blocks of 512 x 1024 x 512, of which only the lower triangle is
+#   wanted. The grid has all the steps, but for result blocks above the diagonal a step fetches nothing and multiplies
+#   nothing.
+# - `"decode"`: eight tokens, each for an expert of its own with its own weights. These are eight matmuls x[1, 4096] @
+#   w[4096, 4096], by XLA.
 
 # %% answer="03.8"
 guesses = {"XLA, 16384": None, "triangle": None, "decode": None}
@@ -287,8 +296,9 @@ guesses |= {"XLA, 16384": "44.6 ms", "triangle": "28.4 ms", "decode": "327 us"}
 checks.check("03.8", guesses)
 
 # %% [markdown]
-# Now look. Yours over the published one: 1.00 is perfect, and whoever is between 0.75 and 1.25 three times knows the
-# machine. (The first two stand in JAX's `docs/pallas/tpu/sparse.ipynb`, the third in the autotuning data of Tokamax 0.0.17.)
+# Now look. The cell divides your guess by the published time, so 1.00 is perfect, and whoever is between 0.75 and 1.25
+# three times knows the machine. (The first two times stand in JAX's `docs/pallas/tpu/sparse.ipynb`, the third in the
+# autotuning data of Tokamax 0.0.17.)
 
 # %% given="03.8-look"
 published = {"XLA, 16384": 46.953, "triangle": 28.648, "decode": 0.366}  # ms
@@ -298,7 +308,7 @@ for name, time in published.items():
     except (ValueError, KeyError):
         print(f"{name}: write down your guess first")
     else:
-        print(f"{name:14} measured {time:7.3f} ms, yours over it {guess / time:.2f}")
+        print(f"{name:14} measured {time:7.3f} ms, yours divided by it {guess / time:.2f}")
 
 # %%
 # checks.hint("03.8")
@@ -308,14 +318,16 @@ for name, time in published.items():
 #
 # *Difficulty 3 of 5. 12 minutes, 1 to 3 lines.*
 #
-# `product` above gives the right numbers with blocks of 128, and every judge agrees. The next cell asks the compiler how much
-# longer than XLA's own it takes for x[512, 1024] @ y[1024, 512], and the model which of the three roofs it is under. (The
-# *overhead* there is what is left beside the larger of compute and HBM: steps, a first copy that nothing hides, a last
-# write.) Choose better blocks: `choose_blocks(m, k, n)` returns bm, bk and bn. Each must divide its axis.
+# `product` above gives the right values with blocks of 128, and every judge agrees. For x[512, 1024] @ y[1024, 512],
+# the next cell asks the compiler how much longer this kernel takes than XLA's own matmul, and asks the model which of
+# the three roofs it is under. (The *overhead* there is what is left beyond the larger of compute and HBM: steps, a
+# first copy that nothing hides, and a last write.) Choose better blocks: `choose_blocks(m, k, n)` returns bm, bk and
+# bn, and each of them must divide its axis.
 #
-# The check asks about m, k, n = 512, 1024, 512 and about 256, 512, 1024: there the compiler must predict at most 1.5 times the
-# time of XLA's own product. (Our model is harder on kernels this small.) And about 8192 three times: there the blocks must fit
-# into the 16 MiB of VMEM that a kernel may use, and by the model the kernel may take at most 1.5 times as long as its arithmetic.
+# The check tries three sizes. For m, k, n = 512, 1024, 512 and for 256, 512, 1024, the compiler must predict at most
+# 1.5 times the time of XLA's own matmul. (Our model is harder on kernels this small.) For 8192 three times, the blocks
+# must fit into the 16 MiB of VMEM that a kernel may use, and by the model the kernel may take at most 1.5 times as long
+# as its arithmetic.
 
 
 # %% given="03.9-slow"
@@ -336,7 +348,7 @@ print(roofline.predict(slow, tall, wide))
 try:
     its, xlas = (compiler.compile_tpu(f, tall, wide).seconds for f in (slow, jnp.dot))
     print(
-        f"Predicted (compiler): {its * 1e6:.1f} us, XLA's own product {xlas * 1e6:.1f} us."
+        f"Predicted (compiler): {its * 1e6:.1f} us, XLA's own matmul {xlas * 1e6:.1f} us."
     )
 except compiler.Unavailable as error:
     print(error)
@@ -362,16 +374,18 @@ checks.check("03.9", choose_blocks)
 #
 # *No points. 4 minutes, two or three sentences.*
 #
-# A colleague shows you a profile: one operation of the model uses 3 % of the chip's peak. "We should write a kernel for it."
-# What do you ask, and what do you work out before you answer? The check shows our answer. Then judge your own: below
-# your text add `checks.assess("03.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+# A colleague shows you a profile in which one operation of the model uses 3 % of the chip's peak, and says: "We should
+# write a kernel for it." What do you ask, and what do you work out before you answer? The check shows our answer. Then
+# judge your own: below your text add `checks.assess("03.10", "yes")`, or `"partly"`, or `"no"`, and run both cells
+# again.
 
 # %% answer="03.10"
 why = None
 ### BEGIN SOLUTION
 why = """What does it compute, and how many bytes must it move? An addition cannot use more
-than a fraction of a percent. I would work out the least time from FLOPs and bytes and compare
-it with the time it takes now: only the gap is to be won, or fewer bytes by fusing."""
+than a fraction of a percent of the peak. I would work out the least time from FLOPs and
+bytes, and compare it with the time that the operation takes now. A kernel can gain only
+that gap, unless it moves fewer bytes because it fuses the operation with others."""
 checks.assess("03.10", "yes")
 ### END SOLUTION
 
@@ -386,11 +400,11 @@ checks.check("03.10", why)
 #
 # *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
 #
-# `rms_rows(x)` divides every row by its root mean square: `x * rsqrt(mean(x * x) + 1e-6)`, with the mean over the row and in
-# float32, the result in the dtype of `x`. Written as two operations it reads `x` twice, and by the roofline it takes half
-# as long again as it must. Write it as one kernel, from nothing, that reads `x` once and writes once: no budget but that of a copy.
-# Any number of rows and columns, float32 and bfloat16. The check also asks how much VMEM x[1024, 4096] would take: rows have to
-# be cut from one another, and the question is where.
+# `rms_rows(x)` divides every row by its root mean square: `x * rsqrt(mean(x * x) + 1e-6)`. The mean is over the row and
+# in float32, and the result has the dtype of `x`. Written as two operations, this reads `x` twice, so by the roofline
+# it takes half as long again as it must. Write it as one kernel, from nothing, that reads `x` once and writes once: the
+# budget is the traffic of a copy. The kernel takes any number of rows and columns, in float32 and bfloat16. The check
+# also asks how much VMEM x[1024, 4096] would take, so x has to be cut between its rows, and the question is where.
 
 # %% answer="03.11"
 rms_rows = None
@@ -424,17 +438,18 @@ checks.check("03.11", rms_rows)
 # checks.hint("03.11")
 
 # %% [markdown]
-# ## 03.12 Golf: two products and what lies between them
+# ## 03.12 Golf: two matmuls and what lies between them
 #
 # *Difficulty 5 of 5. 30 minutes, 20 lines. Further.*
 #
-# `two_products(x, w, v)` is `relu(x @ w) @ v` in float32: two layers of a network. The **score** is the bytes that it moves
-# between HBM and the chip for x[256, 128], w[128, 1024] and v[1024, 128], the fewer the better. **Par is 2,359,296**: at par or
-# below it passes. What stands outside the kernels counts too, each operation with what it reads and writes. And it may
-# use 768 KiB of VMEM at most, which is too little for all of w and all of v.
+# `two_products(x, w, v)` is `relu(x @ w) @ v` in float32: two layers of a network. The **score** is the number of bytes
+# that it moves between HBM and the chip for x[256, 128], w[128, 1024] and v[1024, 128], the fewer the better. **Par is
+# 2,359,296**: at par or below it passes. Operations outside the kernels count too, each with what it reads and writes.
+# The function may use at most 768 KiB of VMEM, which is too little for all of w and all of v.
 #
-# Before you write: two kernels, one for each product, move about 3.4 MB. Which array is most of that? Sizes are multiples of
-# 64 rows and 128 columns. `cost.traffic(grid.walk(two_products, x, w, v))` lists what your kernel copies.
+# Before you write: two kernels, one for each matmul, move about 3.4 MB. Which array accounts for most of that? Sizes
+# are multiples of 64 rows and 128 columns. `cost.traffic(grid.walk(two_products, x, w, v))` lists what your kernel
+# copies.
 
 # %% answer="03.12"
 two_products = None
@@ -447,7 +462,7 @@ def two_products_kernel(x_ref, w_ref, v_ref, o_ref):
         o_ref[...] = jnp.zeros_like(o_ref)
 
     hidden = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
-    hidden = jnp.maximum(hidden, 0)  # 128 columns of it, and never in HBM
+    hidden = jnp.maximum(hidden, 0)  # 128 hidden columns, which never go to HBM
     o_ref[...] += jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
 
 
@@ -477,7 +492,7 @@ checks.check("03.12", two_products)
 # %% [markdown]
 # ## Where next
 #
-# You can say how long a kernel must take before it is written, and that a clock that says less lies. Lesson 4 takes up what
-# this one took for granted: which bytes a grid moves.
+# You can say how long a kernel must take before it is written, and that a clock which shows less is wrong. Lesson 4
+# takes up what this one took for granted: which bytes a grid moves.
 #
 # <!-- next -->

@@ -7,7 +7,7 @@ from course_lib.lessons.lesson_03.product import one_block
 
 EXERCISE = Exercise(
     id="03.2",
-    title="Compute: the cost of a product",
+    title="Compute: the cost of a matmul",
     kind="compute",
     defines="matmul_cost",
     asks=Compute(

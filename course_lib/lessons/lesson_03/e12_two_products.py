@@ -45,7 +45,7 @@ def _probe(rows, strips, name):
 
 EXERCISE = Exercise(
     id="03.12",
-    title="Golf: two products and what lies between them",
+    title="Golf: two matmuls and what lies between them",
     kind="golf",
     defines="two_products",
     cases=_layers,
