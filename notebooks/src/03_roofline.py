@@ -592,7 +592,8 @@ for name, fn, args in [
 
 # %% [markdown]
 # An addition that uses 0.03 % of the peak may be perfect, so this share alone says little. Look instead at the gap
-# between the time that the operation takes and the time that it must take. For the matmuls of the opening:
+# between the time that the operation takes and the time that it must take. The next cell prints both for the matmuls of
+# the opening.
 
 # %%
 must = bench.bound(jnp.dot, x, y).seconds
@@ -832,7 +833,7 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024
 #
 # One head of attention, without scaling, is softmax(Q K^T) V, where Q, K and V have T rows of K elements. It has two
 # matmuls of 2 T^2 K FLOPs each. The softmax of the T x T scores takes an exp, an addition and a division for each
-# score, so 3 T^2 FLOPs. The total is 4 T^2 K + 3 T^2.
+# score, which makes 3 T^2 FLOPs. The total is 4 T^2 K + 3 T^2.
 
 # %%
 T, K = 2048, 128

@@ -1,10 +1,10 @@
 # Wrong answers to the exercises of lesson 3: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-# %% answer="03.1" name="forgets the result" judge="exercise" says="x and y, which go in\\. The sum has to come out"
+# %% answer="03.1" name="forgets the result" judge="exercise" says="x and y, which go in, but the sum has to come out"
 least = "654.7 us"
 
-# %% answer="03.1" name="counts FLOPs" judge="exercise" says="(?s)additions, at the peak of the MXU.*Is it they that take"
+# %% answer="03.1" name="counts FLOPs" judge="exercise" says="(?s)additions, at the peak of the MXU.*Are they what takes"
 least = "341 ns"
 
 # %% answer="03.1" name="takes Mi for a million" judge="exercise" says="64 Mi is 64 times 1,048,576"
@@ -25,7 +25,7 @@ least = 982
 # +    flops = m * k * n
 
 
-# %% answer="03.2" name="forgets the result" judge="exercise" says="(?s)look at the bytes.*The result has to come out"
+# %% answer="03.2" name="forgets the result" judge="exercise" says="(?s)look at the bytes.*the result has to come out too"
 # -    moved = (m * k + k * n + m * n) * itemsize
 # +    moved = (m * k + k * n) * itemsize
 
@@ -62,7 +62,7 @@ crossover = 961
 # %% answer="03.3" name="repeats the lesson's" judge="exercise" says="(?s)Two slips.*mend both"
 crossover = 721
 
-# %% answer="03.3" name="gives the ridge point" judge="exercise" says="What N has a product of that intensity"
+# %% answer="03.3" name="gives the ridge point" judge="exercise" says="At which N does the matmul have that intensity"
 crossover = "561"
 
 # %% answer="03.3" name="gives an intensity" judge="exercise" says="an intensity .FLOPs per byte.; asked is a plain number"
@@ -71,10 +71,10 @@ crossover = "561 FLOP/B"
 # %% answer="03.4" name="has weights of two bytes" judge="exercise" says="right for weights of two bytes"
 batch = 240
 
-# %% answer="03.4" name="takes the int8 peak" judge="exercise" says="The products are bfloat16\\. Is the int8 peak theirs"
+# %% answer="03.4" name="takes the int8 peak" judge="exercise" says="multiplies in bfloat16 here\\. Does the int8 peak apply"
 batch = 480
 
-# %% answer="03.4" name="takes 720 from the lesson" judge="exercise" says="crossover of square products"
+# %% answer="03.4" name="takes 720 from the lesson" judge="exercise" says="crossover of square matmuls"
 batch = 720
 
 # %% answer="03.4" name="takes a layer of 2048" judge="exercise" says="(?s)Two slips: that is a layer of 2048.*mend both"
@@ -100,7 +100,7 @@ def attention_cost(t, width, heads, kv_heads, causal):
     return flops, 2 * t * width * (2 * heads + 2 * kv_heads)
 
 
-# %% answer="03.5" name="lets groups share the arithmetic" judge="exercise" says="Each of them still multiplies by itself"
+# %% answer="03.5" name="lets groups share the arithmetic" judge="exercise" says="each of them still does its own matmuls"
 def attention_cost(t, width, heads, kv_heads, causal):
     flops = 4 * t * t * width * kv_heads / (2 if causal else 1)
     return flops, 2 * t * width * (2 * heads + 2 * kv_heads)
@@ -125,13 +125,13 @@ def attention_cost(t, width, heads, kv_heads, causal):
 # %% answer="03.6" name="receives what it has" judge="exercise" says="(?s)ring: it is not 746 us.*holds its own shard already"
 gathers = {"ring": "746 us", "line": None, "small": None}
 
-# %% answer="03.6" name="uses one link of the ring" judge="exercise" says="both neighbours at once: two links"
+# %% answer="03.6" name="uses one link of the ring" judge="exercise" says="both neighbors at once, so two links"
 gathers = {"ring": "1398 us", "line": None, "small": None}
 
 # %% answer="03.6" name="uses all four links of 45 GB/s" judge="exercise" says="an axis of the torus, a ring, has two"
 gathers = {"ring": "349.5 us", "line": None, "small": None}
 
-# %% answer="03.6" name="closes the line" judge="exercise" says="(?s)the end of the line has one neighbour.*Right so far: ring"
+# %% answer="03.6" name="closes the line" judge="exercise" says="(?s)the end of the line has only one neighbor.*Right so far: ring"
 gathers = {"ring": "699 us", "line": "559 us", "small": None}
 
 # %% answer="03.6" name="forgets the hops" judge="exercise" says="(?s)small: .*each hop costs its time.*Right so far: ring, line"
@@ -170,7 +170,7 @@ guesses = {"XLA, 16384": "45 ms", "triangle": "11.2 ms", "decode": None}
 # %% answer="03.8" name="has no steps" judge="exercise" says="(?s)triangle: .*What does a step cost that does nothing"
 guesses = {"XLA, 16384": "45 ms", "triangle": "22.3 ms", "decode": None}
 
-# %% answer="03.8" name="computes all of it" judge="exercise" says="(?s)triangle: .*Those above the diagonal are skipped"
+# %% answer="03.8" name="computes all of it" judge="exercise" says="(?s)triangle: .*those above the diagonal are skipped"
 guesses = {"XLA, 16384": "45 ms", "triangle": "45 ms", "decode": None}
 
 # %% answer="03.8" name="looks at the arithmetic only" judge="exercise" says="(?s)decode: .*How many bytes of weights"
@@ -193,22 +193,22 @@ def choose_blocks(m, k, n):
     return (512, 1024, 512) if m == 512 else (128, 128, 128)
 
 
-# %% answer="03.9" name="forgets the large product" judge="exercise" says="product of 8192 .*(?s:.*)262,144 grid steps cost"
+# %% answer="03.9" name="forgets the large product" judge="exercise" says="matmul of 8192 .*(?s:.*)262,144 grid steps cost"
 def choose_blocks(m, k, n):
     return (128, 128, 128) if m == 8192 else (m, k, n)
 
 
-# %% answer="03.9" name="takes all in one block" judge="exercise" says="product of 8192 .*(?s:.*)of VMEM, and a kernel may use 16"
+# %% answer="03.9" name="takes all in one block" judge="exercise" says="matmul of 8192 .*(?s:.*)of VMEM, but a kernel may use only 16"
 def choose_blocks(m, k, n):
     return m, k, n
 
 
-# %% answer="03.9" name="knows one size" judge="exercise" says="does not divide m=256: the last block would hang over"
+# %% answer="03.9" name="knows one size" judge="exercise" says="does not divide m=256, so the last block overhangs"
 def choose_blocks(m, k, n):
     return 512, 1024, 512
 
 
-# %% answer="03.9" name="returns one number" judge="exercise" says="asked for are three whole numbers"
+# %% answer="03.9" name="returns one number" judge="exercise" says="it has to return three whole numbers"
 def choose_blocks(m, k, n):
     return 512
 
@@ -262,7 +262,7 @@ def rms_rows(x):
     )(x, mean)
 
 
-# %% answer="03.11" name="takes all rows at once" judge="exercise" says="For x.1024, 4096. in float32 it needs 32 MiB of VMEM(?s:.)*cut the rows"
+# %% answer="03.11" name="takes all rows at once" judge="exercise" says="For x.1024, 4096. in float32 it needs 32 MiB of VMEM(?s:.)*cut x between its rows"
 def rms_rows(x):
     def kernel(x_ref, o_ref):
         x = x_ref[...].astype(jnp.float32)
@@ -413,7 +413,7 @@ def two_products(x, w, v):
     )(x, w, v)
 
 
-# %% answer="03.12" name="puts the ReLU behind the second product" judge="numbers" says="After step .0,. o_ref.*should be .*, relu.x @\\s+w. @ v with the\\s+first\\s+strip(?s:.)*between the two products"
+# %% answer="03.12" name="puts the ReLU behind the second product" judge="numbers" says="After step .0,. o_ref.*should be .*, relu.x @\\s+w. @ v with the\\s+first\\s+strip(?s:.)*between the two matmuls"
 def two_products(x, w, v):
     def kernel(x_ref, w_ref, v_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -436,7 +436,7 @@ def two_products(x, w, v):
     )(x, w, v)
 
 
-# %% answer="03.11" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# %% answer="03.11" name="nothing below the root" judge="numbers" says="1e-6 is missing under the root"
 # -    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
 # +    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))
 

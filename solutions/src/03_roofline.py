@@ -129,7 +129,7 @@ checks.check("03.4", batch)
 
 # %% answer="03.5"
 def attention_cost(t, width, heads, kv_heads, causal):
-    """Return the FLOPs and bytes of attention with t tokens and heads of ``width`` elements."""
+    """Return the FLOPs and bytes of attention with t tokens, and ``width`` elements a head."""
     ### BEGIN SOLUTION
     flops = 4 * t * t * width * heads
     if causal:

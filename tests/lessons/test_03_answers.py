@@ -53,7 +53,7 @@ def test_the_bytes_of_claim_e_may_be_rounded(answer):
 
 
 def test_blocks_for_some_sizes_only_are_refused():
-    with pytest.raises(unfit.Unfit, match=r"choose_blocks\(8192, 8192, 8192\) returned None; asked for are three"):
+    with pytest.raises(unfit.Unfit, match=r"choose_blocks\(8192, 8192, 8192\) returned None; it has to return three"):
         blocks.with_blocks(lambda m, k, n: (m, k, n) if m < 8192 else None)
 
 

@@ -20,15 +20,16 @@ EXERCISE = Exercise(
                 proof=lambda *case: cost.flops(one_block(*case)).mxu,
                 near={
                     "m * k * n": (
-                        "You count one operation for each pair of numbers. They are multiplied and added: two."
+                        "You count one operation for each pair of elements, but they are multiplied and added: two "
+                        "operations."
                     ),
                     "m * n * (2 * k - 1)": (
-                        "k products need k - 1 additions: exactly counted, and yet everybody says 2k, a multiplication "
-                        "and an addition for each. So does the check."
+                        "k products need k - 1 additions, so your count is exact. By convention, though, each product "
+                        "counts as a multiplication and an addition, which makes 2k. The check does the same."
                     ),
-                    "2 * m * k * n * itemsize": "An operation is an operation, however many bytes its numbers have.",
-                    "2 * m * n": "For each of the m*n results there is a sum. Of how many products?",
-                    "2 * m**3": "That is right where all three sizes are equal. In general they are three numbers.",
+                    "2 * m * k * n * itemsize": "An operation counts once, however many bytes its operands have.",
+                    "2 * m * n": "Each of the m*n results is a sum. How many products does it add up?",
+                    "2 * m**3": "That is right only where all three sizes are equal. In general they differ.",
                 },
             ),
             Formula(
@@ -37,20 +38,20 @@ EXERCISE = Exercise(
                 formula="(m * k + k * n + m * n) * itemsize",
                 proof=lambda *case: cost.payload_bytes(one_block(*case)),
                 near={
-                    "(m * k + k * n) * itemsize": "You count x and y, which go in. The result has to come out as well.",
-                    "m * k + k * n + m * n": "You count numbers. How many bytes is one?",
+                    "(m * k + k * n) * itemsize": "You count x and y, which go in, but the result has to come out too.",
+                    "m * k + k * n + m * n": "You count elements. How many bytes does each of them have?",
                     "(m * k + k * n + m * n) * 4": (
-                        "You take every number for a float32. How many bytes it has is the last argument."
+                        "You take every element for a float32, but the last argument says how many bytes it has."
                     ),
                     "(m * k + k * n + m * n) * 2": (
-                        "You take every number for a bfloat16. How many bytes it has is the last argument."
+                        "You take every element for a bfloat16, but the last argument says how many bytes it has."
                     ),
                     "(m * k + k * n + 2 * m * n) * itemsize": (
-                        "You count the result twice. It is written, and nobody reads it first."
+                        "You count the result twice. It is written, but not read before."
                     ),
-                    "3 * m * n * itemsize": "The three matrices have three shapes: (m, k), (k, n) and (m, n).",
+                    "3 * m * n * itemsize": "The three matrices have different shapes: (m, k), (k, n) and (m, n).",
                     "(m * k + k * n) * itemsize + m * n * 4": (
-                        "You write the result as float32. Here all three matrices have numbers of one size."
+                        "You write the result as float32, but here all three matrices have elements of one size."
                     ),
                 },
             ),
@@ -64,9 +65,9 @@ EXERCISE = Exercise(
                         "It is upside down: an intensity is FLOPs per byte."
                     ),
                     "2 * m * k * n // ((m * k + k * n + m * n) * itemsize)": (
-                        "// throws away what is behind the point. Divide with /."
+                        "// drops the digits after the decimal point. Divide with /."
                     ),
-                    "m / (1.5 * itemsize)": "That holds where m, k and n are equal. Divide the FLOPs by the bytes.",
+                    "m / (1.5 * itemsize)": "That holds only if m, k and n are equal. Divide the FLOPs by the bytes.",
                 },
             ),
         ),
@@ -81,9 +82,9 @@ EXERCISE = Exercise(
         why="2mkn over (mk + kn + mn) * itemsize, each array moved once, without padding.",
     ),
     hints=(
-        "Take m = k = n = 1: what is multiplied, what is added, and which three numbers move?",
-        "The result has m*n numbers, each a sum of k products: a multiplication and an addition for each.",
-        "The shapes are (m, k), (k, n) and (m, n). Numbers times itemsize are bytes.",
+        "Take m = k = n = 1: what is multiplied, what is added, and which three elements move?",
+        "The result has m*n elements. Each is a sum of k products, each of which takes two operations.",
+        "The shapes are (m, k), (k, n) and (m, n). Multiply the number of elements by itemsize.",
     ),
     points=2,
 )

@@ -24,20 +24,20 @@ EXERCISE = Exercise(
         near={
             1682.9: "That would be right if the result were bfloat16, too.",
             3365.9: "That would be right if x and y were float32 as well.",
-            961.0: "That is the crossover on a v5e. The question is about a v6e.",
-            721: "Two slips: that is the lesson's product on the lesson's chip. Here the result is float32, and the "
-            "chip a v6e.",
-            561.0: "That is the ridge point, in FLOPs per byte. What N has a product of that intensity?",
-            1122.0: "That counts x and y, which go in. The result has to come out as well.",
-            4487.8: "A multiplication and an addition are two operations.",
+            961.0: "That is the crossover on a v5e, but the question is about a v6e.",
+            721: "Two slips: that is the lesson's matmul on the lesson's chip. Here the result is float32, and the "
+            "chip is a v6e.",
+            561.0: "That is the ridge point, in FLOPs per byte. At which N does the matmul have that intensity?",
+            1122.0: "That counts x and y, which go in, but the result has to come out as well.",
+            4487.8: "That counts a multiplication and an addition as one operation, but they are two.",
         },
-        why="N / 4 FLOPs per byte, and 561 are needed.",
+        why="the matmul does N / 4 FLOPs per byte, and 561 are needed.",
         proof=lambda: _crossover("v6e", 2, 4),
     ),
     hints=(
-        "Write down FLOPs and bytes as in the lesson. Only the bytes are different.",
-        "x and y have 2 bytes a number, the result has 4: 8 N^2 bytes in all.",
-        "2 N^3 / (8 N^2) = N / 4. Set that equal to roofline.ridge_point(chip='v6e').",
+        "Write down the FLOPs and the bytes, as in the lesson. Only the bytes are different here.",
+        "x and y have 2 bytes per element and the result has 4, which makes 8 N^2 bytes in all.",
+        "The intensity is 2 N^3 / (8 N^2) = N / 4. Set it equal to roofline.ridge_point(chip='v6e').",
     ),
     points=1,
 )

@@ -22,23 +22,23 @@ EXERCISE = Exercise(
         unit="",
         tolerance=0.01,
         near={
-            240.2: "That is right for weights of two bytes; or for products in int8, at twice the rate. Here the "
-            "weights have one byte, and the products are bfloat16.",
-            480.5: "The products are bfloat16. Is the int8 peak theirs?",
-            60.06: "Count again what one weight takes: one byte, and two operations for each row.",
+            240.2: "That is right for weights of two bytes, or for int8 matmuls, which run at twice the rate. Here the "
+            "weights have one byte, and the matmul is in bfloat16.",
+            480.5: "The MXU multiplies in bfloat16 here. Does the int8 peak apply to that?",
+            60.06: "Count again what one weight takes: it has one byte, and two operations for each row.",
             314.3: "Two slips: that is a layer of 2048 by 2048 in bfloat16. Here the weights have one byte, and D and "
             "F are so large that x and the result hardly count.",
-            720.7: "That is the crossover of square products. Here two sides are large and B is small.",
-            600.6: "That comes from a square product. Here D and F are large, and B is small beside them.",
-            360.4: "That comes from a square product. Here D and F are large, and B is small beside them.",
+            720.7: "That is the crossover of square matmuls. Here two sides are large and B is small.",
+            600.6: "That comes from a square matmul. Here D and F are large, and B is small beside them.",
+            360.4: "That comes from a square matmul. Here D and F are large, and B is small beside them.",
         },
-        why="2 FLOPs for each weight and row: 2 B FLOPs per byte.",
+        why="each weight has one byte and takes 2 FLOPs a row: 2 B FLOPs per byte.",
         proof=_decode_batch,
     ),
     hints=(
-        "Of the three arrays one is far larger than the others. How many bytes is that one?",
-        "2 B D F FLOPs, and D F bytes: the activations hardly count.",
-        "2 B = roofline.ridge_point(chip='v5e'), the one for bfloat16.",
+        "One of the three arrays is far larger than the others. How many bytes does it have?",
+        "There are 2 B D F FLOPs and D F bytes, because the activations hardly count.",
+        "Set 2 B equal to roofline.ridge_point(chip='v5e'), which is the one for bfloat16.",
     ),
     points=1,
 )

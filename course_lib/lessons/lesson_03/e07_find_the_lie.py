@@ -46,7 +46,7 @@ LIES = {
     "A": (
         _judgement(
             FALLS,
-            "Memory-bound is what lies left of the ridge point. On which side of it is this product?",
+            "An operation is memory-bound if it lies left of the ridge point. On which side of it is this matmul?",
             "far to the right of the ridge point.",
             lambda: STANDS if 8192 / 6 < roofline.ridge_point(chip="v5e", dtype="float32") else FALLS,
         ),
@@ -55,21 +55,21 @@ LIES = {
             unit="FLOP/B",
             tolerance=0.01,
             near={
-                2731: "That is right for bfloat16. The claim is about float32: how many bytes is one number?",
-                240: "That is the ridge point of the chip. The question is the intensity of the product.",
+                2731: "That is right for bfloat16. The claim is about float32, so how many bytes does an element have?",
+                240: "That is the ridge point of the chip, but the question is about the intensity of the matmul.",
                 4096: "Three matrices pass between HBM and the chip, not one: x, y and the result.",
-                2048: "That counts x and y. The result has to get out as well.",
-                683: "That counts one operation for a multiplication and an addition. They are two.",
+                2048: "That counts x and y, but the result has to come out as well.",
+                683: "That counts a multiplication and an addition as one operation, but they are two.",
             },
             why="2 N^3 FLOPs over 12 N^2 bytes.",
             proof=lambda: 2 * 8192**3 / (3 * 8192**2 * 4),
-            stands_above="a bfloat16 product of half the size happens to have the same intensity.",
+            stands_above="a bfloat16 matmul of half the size happens to have the same intensity.",
         ),
     ),
     "B": (
         _judgement(
             FALLS,
-            "How much time is there to be saved by this? Compare it with the time that is said to be saved.",
+            "How much time does the saved round trip take? Compare it with the time that is said to be saved.",
             "a round trip takes an eighth of what it is said to save.",
             lambda: STANDS if _round_trip_microseconds() / 1e6 > 7.807e-3 - 2.240e-3 else FALLS,
         ),
@@ -78,9 +78,9 @@ LIES = {
             unit="us",
             tolerance=0.01,
             near={
-                327.4: "That is one way, or both in bfloat16. The result is float32, written and read again.",
-                982.1: "Does the last write fall away as well? Someone has to write the end result.",
-                5567: "That is what is said to be saved. The question is what the round trip takes.",
+                327.4: "That is one way, or both in bfloat16. The result is float32, and it is written and read again.",
+                982.1: "That saves the last write as well, but the final result still has to be written.",
+                5567: "That is what is said to be saved, but the question is how long the round trip takes.",
                 163.7: "That is one way in bfloat16. The result is float32, and it is written and read again.",
                 624.4: "8192 * 8192 is 64 Mi, and a GB is 10**9 bytes: k, M, G and Ki, Mi, Gi differ.",
             },
@@ -91,7 +91,7 @@ LIES = {
     "C": (
         _judgement(
             STANDS,
-            "A number is not wrong for being published next to a wrong one. Does it break a roof?",
+            "A number does not become wrong because a wrong one was published next to it. Does it break a roof?",
             "below the peak.",
             lambda: _possible(7.811e-3),
         ),
@@ -100,8 +100,8 @@ LIES = {
             unit="TFLOP/s",
             tolerance=0.01,
             near={
-                70.4: "That counts one operation for a multiplication and an addition. They are two.",
-                197: "That is the peak of the chip. The question is the rate that the claim amounts to.",
+                70.4: "That counts a multiplication and an addition as one operation, but they are two.",
+                197: "That is the peak of the chip, but the question is about the rate that the claim amounts to.",
             },
             why="2 N^3 FLOPs in 7.811 ms.",
             proof=lambda: _rate_of(7.811e-3),
@@ -110,7 +110,7 @@ LIES = {
     "D": (
         _judgement(
             FALLS,
-            "What does chips.chip('v5e').hbm_bandwidth say? Another chip of the lesson's table has 1640 GB/s.",
+            "What does chips.chip('v5e').hbm_bandwidth say? Another chip in the lesson's table has 1640 GB/s.",
             "twice the bandwidth, half the ridge point.",
             lambda: STANDS if abs(chips.chip("v5e").hbm_bandwidth / 1.6e12 - 1) < 0.1 else FALLS,
         ),
@@ -119,8 +119,8 @@ LIES = {
             unit="FLOP/B",
             tolerance=0.01,
             near={
-                123: "That is the claim's own number. Work it out from what chips.chip has.",
-                480: "That is the ridge point of products in int8, which run at twice the rate.",
+                123: "That is the claim's own number. Work it out again, from what chips.chip says.",
+                480: "That is the ridge point of int8 matmuls, which run at twice the rate.",
             },
             why="197 TFLOP/s over 820 GB/s.",
             proof=lambda: roofline.ridge_point(chip="v5e"),
@@ -139,11 +139,11 @@ LIES = {
             unit="MiB",
             tolerance=0.005,
             near={
-                256: "That is what it would be if each of the 8 steps along k wrote its block. Does the index change?",
-                512: "That is what it would be if each of the 8 steps along k read and wrote its block.",
+                256: "That would be right if each of the 8 steps along k wrote its block. Does its index change?",
+                512: "That would be right if each of the 8 steps along k read and wrote its block.",
                 64: "Is anything read for the result, or is the result in float32?",
-                4: "That is one row of blocks. How many rows of blocks has the result?",
-                0.5: "That is one block. How many blocks has the result, and how often is each written?",
+                4: "That is one row of blocks. How many rows of blocks does the result have?",
+                0.5: "That is one block. How many blocks does the result have, and how often is each one written?",
             },
             why="each of 64 blocks once.",
             proof=_bytes_written_for_the_result,
@@ -158,9 +158,11 @@ EXERCISE = Exercise(
     defines="verdicts",
     asks=Several(parts=LIES, why="four claims fall to one number each, and one stands."),
     hints=(
-        "Each claim breaks a roof, a list of copies, or nothing. Work out the number first and judge then.",
-        "A: N / 6. B: bytes over bandwidth. C: 2 * 8192**3 FLOPs over the time. D: chips.chip.",
-        "E: cost.traffic(grid.walk(...)) of a product in blocks with k last; or think which index the output has.",
+        "Each claim contradicts a roof, a list of copies, or nothing. Work out the number first, then judge.",
+        "A: the intensity is N / 6. B: divide bytes by bandwidth. C: divide 2 * 8192**3 FLOPs by the time. D: ask "
+        "chips.chip.",
+        "E: call cost.traffic(grid.walk(...)) for a matmul in blocks with k last, or think about which index the "
+        "output block has.",
     ),
     points=3,
 )

@@ -36,13 +36,13 @@ def _three_sizes(blocks: object, sizes: tuple[int, int, int]) -> None:
     good = isinstance(blocks, tuple | list) and len(blocks) == 3 and all(type(b) is int and b > 0 for b in blocks)
     if not good:
         raise Unfit(
-            f"{call} returned {blocks!r:.60}; asked for are three whole numbers above 0: bm, bk and bn.",
-            "return all three, with commas between them: return 128, 128, 128 works, and is slow.",
+            f"{call} returned {blocks!r:.60}; it has to return three whole numbers above 0: bm, bk and bn.",
+            "return all three, with commas between them: return 128, 128, 128 works, although it is slow.",
         )
     for name, axis, block, size in zip(("bm", "bk", "bn"), "mkn", blocks, sizes, strict=True):
         if size % block:
             raise Unfit(
-                f"{call} returned {name}={block}, which does not divide {axis}={size}: the last block would hang over.",
+                f"{call} returned {name}={block}, which does not divide {axis}={size}, so the last block overhangs.",
                 f"choose a divisor of {size}; min({size}, ...) helps where an axis is short.",
             )
 
@@ -51,19 +51,19 @@ def serve_a_large_product(choose_blocks):
     """Demand that the blocks for a matmul of 8192 fit into the VMEM that one kernel may use, and are large enough."""
     blocks, limit = choose_blocks(*LARGE), chips.chip("v5e").scoped_vmem_bytes
     product, of = functools.partial(in_blocks, bm=blocks[0], bk=blocks[1], bn=blocks[2]), square(LARGE[0])
-    returned = f"For a product of 8192 choose_blocks returned {tuple(blocks)}"
+    returned = f"For a matmul of 8192 choose_blocks returned {tuple(blocks)}"
     needs = cost.vmem_bytes(grid.walk(product, *of))
     if needs > limit:
         return (
-            f"{returned}: that takes {needs / MI:,.1f} MiB of VMEM, and a kernel may use {limit / MI:.0f}.",
-            "give each size a limit: min(m, ...). Blocks of x, y and the result are held twice.",
+            f"{returned}. They take {needs / MI:,.1f} MiB of VMEM, but a kernel may use only {limit / MI:.0f}.",
+            "give each size a limit: min(m, ...). VMEM holds each block of x, y and the result twice.",
         )
     predicted = roofline.predict(product, *of)
     if predicted.seconds > MOST_TIMES * predicted.compute_s:
         return (
-            f"{returned}: that takes {text.duration(predicted.seconds)}, {vocabulary.MODEL}, "
+            f"{returned}. The kernel then takes {text.duration(predicted.seconds)}, {vocabulary.MODEL}, which is "
             f"{predicted.seconds / predicted.compute_s:.1f} times the arithmetic. Its {predicted.steps:,} grid steps "
-            f"cost {text.duration(predicted.steps_s)}, its copies {text.duration(predicted.memory_s)}.",
+            f"cost {text.duration(predicted.steps_s)}, and its copies {text.duration(predicted.memory_s)}.",
             "larger blocks mean fewer steps and fewer bytes.",
         )
     return None
@@ -89,8 +89,8 @@ EXERCISE = Exercise(
     also=(serve_a_large_product,),
     budget=judges.Budget(times_reference=MOST_TIMES),
     hints=(
-        "Which roof is it under? Count the grid steps, and multiply by 0.33 us.",
-        "Larger blocks mean fewer steps and fewer bytes. Blocks are held twice, and a kernel may use 16 MiB.",
+        "Which roof is the kernel under? Count the grid steps, and multiply them by 0.33 us.",
+        "Larger blocks mean fewer steps and fewer bytes. VMEM holds each block twice, and a kernel may use 16 MiB.",
         "min(512, m), min(1024, k), min(512, n) is one good answer.",
     ),
     points=2,

@@ -38,9 +38,9 @@ def _serves_a_large_array(rms_rows):
     needs = cost.vmem_bytes(grid.walk(rms_rows, LARGE))
     if needs > limit:
         return (
-            f"For x[{', '.join(map(str, LARGE.shape))}] in float32 it needs {text.size(needs)} of VMEM; a kernel may "
-            f"use {text.size(limit)}.",
-            "cut the rows: a block of a few whole rows, and a step of the grid for each.",
+            f"For x[{', '.join(map(str, LARGE.shape))}] in float32 it needs {text.size(needs)} of VMEM, but a kernel "
+            f"may use only {text.size(limit)}.",
+            "cut x between its rows, into blocks of a few whole rows, with one grid step for each block.",
         )
     return None
 
@@ -55,7 +55,7 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=_in_and_out),
     slips=(
         judges.Slip(
-            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            means="1e-6 is missing under the root: a row of zeros becomes 0 / 0",
             value=lambda x: _by_root_mean_square(x, 0.0),
             next="add it to the mean of the squares, before the root.",
         ),
@@ -63,12 +63,13 @@ EXERCISE = Exercise(
     also=(_serves_a_large_array,),
     also_at=lambda: [(at_random(LARGE, 0),)],
     hints=(
-        "A row needs all of itself before any of it can be written. How much of x must a block hold, so that no row "
-        "is read twice?",
-        "Blocks of (8, columns): whole rows, a few at a time. The grid has pl.cdiv(rows, 8) steps, and what hangs "
-        "over the last row harms nobody, since each row has a result of its own.",
-        "In the kernel: read x once and widen it to float32; jnp.mean(..., axis=1, keepdims=True) of the squares; "
-        "multiply by jax.lax.rsqrt; back to o_ref.dtype. For bfloat16 a block of 16 rows is as good.",
+        "The whole of a row is needed before any part of it can be written. How much of x must a block hold, so that "
+        "no row is read twice?",
+        "Use blocks of (8, columns), which hold a few whole rows. The grid has pl.cdiv(rows, 8) steps. If the last "
+        "block overhangs, that does no harm, because each row has a result of its own.",
+        "In the kernel, read x once and widen it to float32. Take jnp.mean(..., axis=1, keepdims=True) of the squares, "
+        "add 1e-6, multiply x by jax.lax.rsqrt of that, and convert back to o_ref.dtype. For bfloat16 a block of 16 "
+        "rows is as good.",
     ),
     points=2,
 )

@@ -39,7 +39,7 @@ def _probe(rows, strips, name):
         grid=steps,
         expect=functools.partial(_first_strip, rows=rows, strips=strips),
         means="relu(x @ w) @ v with the first strip of w and of v",
-        next="is the ReLU between the two products? It belongs to the hidden columns, before they meet v.",
+        next="is the ReLU between the two matmuls? Apply it to the hidden columns, before they are multiplied by v.",
     )
 
 
@@ -54,11 +54,11 @@ EXERCISE = Exercise(
     golf=Golf(unit=BYTES, par=2_359_296),
     probes=tuple(_probe(r, s, name) for r in (1, 2, 4) for s in (2, 4, 8) for name in ("o_ref", "acc_ref")),
     hints=(
-        "What is the largest array here, and is it x, w, v, the result, or none of them? Does it have to lie in HBM?",
-        "A strip of 128 columns of w makes 128 columns of the hidden array; these meet 128 rows of v. Each strip adds "
-        "its part to the result, which may stay where it is meanwhile.",
-        "One axis in the grid, over the strips. o_ref's index never changes: set it to zero at step 0, and add the "
-        "second product at every step. Which of x, w and v may stand still, and does it fit?",
+        "What is the largest array here: x, w, v, the result, or none of them? Does it have to lie in HBM?",
+        "A strip of 128 columns of w gives 128 columns of the hidden array, which are multiplied by 128 rows of v. "
+        "Each strip adds its part to the result, which may stay in VMEM meanwhile.",
+        "Use a grid with one axis, over the strips. The index of o_ref never changes, so set it to zero at step 0, and "
+        "add the second matmul's result at every step. Which of x, w and v may stay in VMEM, and does it fit?",
     ),
     points=3,
 )
