@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Lesson 4: Grids and BlockSpecs
 #
-# *60 minutes, then 75 for the exercises. What stands under "Further" is not counted: it can wait, and no exercise needs
-# it. You need lesson 1 and the words of lesson 2; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
+# *60 minutes, then 75 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 1 and the terms of lesson 2; lesson 3 helps. You do not need a TPU; with one, the kernels also run on it.*
 #
 # Below are two functions that multiply `x` by `w`. They share one kernel and cut the arrays into the same blocks. They
-# differ in the order of two letters and of two numbers. Run the three cells.
-#
-# In the kernel, `preferred_element_type` names the dtype in which the product adds up and comes out.
+# differ only in the order of the two grid axes: `product_b` swaps the two lengths in `grid` and the two arguments of
+# each index map. Run the next three cells; the last one says how many bytes the two functions move and how long they
+# take. In the kernel, `preferred_element_type` is the dtype in which the matmul accumulates and returns its result.
 
 # %%
 # FIRST CELL
@@ -74,27 +74,28 @@ for report in sorted(reports, key=lambda report: report.hbm_bytes):
     )
 
 # %% [markdown]
-# One function moves 26 times the bytes of the other and takes about four times as long, for the same bits. The last
-# cell computed nothing: the compiler needs only shapes, and `jax.ShapeDtypeStruct` is an array without its numbers.
+# One function moves 26 times as many bytes as the other and takes about four times as long, although both return the
+# same bits. The last cell did not multiply anything, because the compiler needs only shapes and dtypes, and
+# `jax.ShapeDtypeStruct` describes an array without holding its values.
 #
-# Which is which? Write down `a` or `b`, and one sentence why. By the middle of this lesson you will compute both
-# numbers of MiB in your head.
+# Which function is the expensive one, `a` or `b`? Write down a letter, and one sentence that says why. By the middle of
+# this lesson you will compute both MiB figures in your head.
 #
 # After this lesson you can
-# - say which part of each array a grid step sees, and when it is copied,
-# - choose blocks that the chip takes,
+# - say which part of each array a grid step sees, and when that part is copied,
+# - choose blocks that the chip accepts,
 # - put the axes of a grid in an order that is right, and then in one that is cheap,
-# - add up over several steps, in the output or in scratch,
+# - accumulate a sum over several steps, in the output or in scratch,
 # - handle an array that its blocks do not divide.
 #
 # ## One step sees one block
 #
-# A kernel with a grid runs once per step. A step has one number for each axis of the grid, here `i` and `j`. The index
-# map takes these numbers and returns the **block index**: which block of the array this step sees. The BlockSpec's
-# shape says how large a block is.
+# A kernel with a grid runs once per step. Each step has one index for each axis of the grid, here `i` and `j`. The
+# index map takes these indices and returns the **block index**, which says which block of the array this step sees. The
+# shape in the BlockSpec says how large a block is.
 #
-# `grid.walk` goes through the steps of a kernel without running it, and notes what each step asks for. Before you run
-# the cell, write down for step (1, 2) the first row and the first column that it sees.
+# `grid.walk` goes through the steps of a kernel without running it, and records which block each step asks for.
+# **Predict** the first row and the first column that step (1, 2) sees, and write them down before you run the cell.
 
 
 # %% tags=["predict"]
@@ -125,47 +126,42 @@ print(
 )
 
 # %% [markdown]
-# That is the whole formula: **on each axis a block begins at block index times block size.** The block with index (1,
-# 2) and shape (8, 128) begins at row 8 and column 256.
+# The table shows the whole rule: **on each axis, a block begins at block index times block size.** For example, the
+# block with index (1, 2) and shape (8, 128) begins at row 8 and column 256.
 #
-# The index map returns the number of a block, never the number of an element. A common mistake is to return
-# `(8 * i, 128 * j)`. Pallas multiplies once more, and step (1, 0) asks for row 64 of an array of 16 rows. The judges
-# refuse that. A v5e stops here: before a copy whose place the compiler cannot prove, the program checks that it lies in the array's
-# memory, and outside them it halts the core.
+# The index map returns block numbers, never element numbers. A common mistake is to return `(8 * i, 128 * j)`. Pallas
+# multiplies by the block size once more, so step (1, 0) asks for row 64 of an array that has 16 rows. The judges refuse
+# such a map, and a v5e stops at this step: if the compiler cannot prove that a copy is in bounds, it inserts a check
+# that halts the core.
 #
-# Here is the same walk as a picture. **Look for one thing:** which of the two numbers of the grid index changes at
-# every step? Press *Play*, or click a block and use the arrow keys.
+# The next picture shows the same walk. To step through it, press *Play*, or click a block and use the arrow keys.
+# **Look for one thing:** which of the two numbers of the grid index changes at every step?
 
 # %%
 viz.grid_player(add_one, sheet)
 
 # %% [markdown]
-# The picture also shows what happens around a step. Your array is in HBM, with one exception that *Further* shows.
-# Before a step, Pallas copies the step's block into VMEM, and `x_ref` is that copy. After a step, when the grid moves
-# on to another output block, the block behind `o_ref` is copied back. You never write these copies. The compiler does.
+# The picture also shows what happens around a step. Your arrays are in HBM, with one exception that *Further* shows.
+# Before a step, Pallas copies that step's block into VMEM, and `x_ref` is this copy. After a step, if the grid moves on
+# to another output block, the block behind `o_ref` is copied back. You never write these copies, because the compiler
+# generates them.
 #
-# There are two boxes in VMEM for each array. While a step computes with the block in one of them, the next step's block
-# arrives in the other. Lesson 5 takes that apart.
+# The two boxes that each array has in VMEM are its buffers (lesson 3; lesson 5 explains how they work). An array whose
+# blocks move has two: while a step works on the block in one buffer, the other is being filled with the next input
+# block or emptied of the last output block.
 #
-# Room in VMEM for one block is a buffer. An array whose blocks move has two: one is in use, the other is being filled
-# or emptied.
-#
-# > **input window**: the buffers of one input together, as a report calls them. Those of an output are its output
-# > window.
+# > **input window**: all buffers of one input taken together, as reports call them. The buffers of an output are its
+# > output window.
 #
 # ## One step after another
 #
-# In which order do the steps run? A kernel can tell: the next one counts its steps, and fills its block with the count.
-# It needs a place that keeps the count from one step to the next.
+# In which order do the steps run? The next kernel finds out: it counts its steps and fills each output block with the
+# count so far. The count has to survive from one step to the next, so it is kept in scratch (lesson 3), which belongs
+# to the kernel alone and is never copied. This scratch is in SMEM, because a count is a single number.
 #
-# The kernel has scratch, memory that belongs to it alone. Nothing is copied in or out, and it keeps its content from
-# one step to the next. Here it lies in SMEM, for a count is a single number.
-#
-# `pl.program_id(0)` is the `i` of the index maps, and `pl.when` runs the function below it only at the steps where a
-# condition holds.
-#
-# `scratch_shapes` lists the scratch, and the kernel gets it behind the outputs, here as `count_ref`. Write down the
-# block that gets the number 4: is it to the right of block 0, or below it?
+# `scratch_shapes` lists the scratch, and the kernel receives it after the outputs, here as `count_ref`. It uses
+# `pl.program_id` and `pl.when` (lesson 1) to set the count to 0 at the first step. **Predict** which block gets the
+# number 4: is it directly below block 0, or further to the right?
 
 
 # %% tags=["predict"]
@@ -190,17 +186,17 @@ def count(rows, columns):
     )()
 
 
-print(count(3, 4)[::8, ::128])  # one number of each block
+print(count(3, 4)[::8, ::128])  # one element of each block
 
 # %% [markdown]
-# Row by row: **the last axis of the grid runs fastest**, as in nested loops. Two things are promised: this order, and
-# that scratch keeps its content. One step is done before the next begins. A core does not spread the steps of a grid
-# over its units.
+# The numbers run row by row, so **the last axis of the grid runs fastest**, as in nested loops. Pallas promises two
+# things: this order, and that scratch keeps its content. One step is done before the next begins, and a core does not
+# spread the steps of a grid over its units.
 #
 # ## Which blocks does the chip take?
 #
-# Not every cut is legal. Here are twelve, for float32. Before you run the cell, go down the list and write *yes* or
-# *no* to each. The compiler of the v5e has the last word.
+# Not every block shape is legal, and the compiler has the last word. The next cell asks the compiler of the v5e about
+# twelve shapes, for float32. Before you run the cell, go down the list and write *yes* or *no* beside each line.
 
 
 # %%
@@ -217,7 +213,7 @@ def copy_in_blocks(x, block):
 
 
 def legality(shape, block, dtype=jnp.float32):
-    """The compiler's report on a copy in these blocks."""
+    """Return the compiler's report on a copy in these blocks."""
     copy = functools.partial(copy_in_blocks, block=block)
     return compiler.compile_tpu(copy, jax.ShapeDtypeStruct(shape, dtype), simulate=False)
 
@@ -242,20 +238,19 @@ is_it_legal((4, 128), (8, 128))
 print(legality((256, 512), (12, 128)).error)
 
 # %% [markdown]
-# For float32 the rule is about the **last two** sizes of a block: **the last but one is a multiple of 8, the last a
-# multiple of 128; either may instead be the whole axis.** So (12, 100) fails on its 100 alone. A block need not divide
-# the array: the last block of (24, 384) hangs over the end. A block may even be larger than the array, as (8, 128) is
-# for four rows.
+# For float32, the rule concerns the **last two** sizes of a block: **the second-to-last is a multiple of 8 and the last
+# a multiple of 128; either may instead be the whole axis.** For the array (12, 200), the block (12, 100) is refused
+# because of its 100 alone, since its 12 is the whole axis. A block need not divide the array: the last block of
+# (24, 384) extends past the end. A block may even be larger than the array, as (8, 128) is for an array of four rows.
 #
-# 8 and 128 come from the vector register, and from the pieces in which arrays lie in memory.
+# The 8 and the 128 are the sublanes and the lanes of a vector register (lesson 2). They are also the shape of the
+# pieces in which arrays are laid out in memory.
 #
-# A lane is one of the 128 columns of a vector register, a sublane one of its 8 rows.
+# > **tile**: the piece in which an array is laid out in memory and copied. For float32 it is mostly 8 x 128 elements,
+# > which fill one register.
 #
-# > **tile**: the piece in which an array lies in memory and is copied. For float32 it is mostly 8 x 128 numbers, which
-# > fill one register.
-#
-# Axes before the last two are free. `None` there makes a block of one and takes the axis away from the Ref. Which of
-# these seven are legal?
+# The rule does not restrict the axes before the last two. A `None` there makes the block one element long on that axis
+# and removes the axis from the Ref. Which of the next seven blocks are legal?
 
 # %%
 is_it_legal((4, 256, 512), (1, 8, 128))
@@ -268,11 +263,13 @@ is_it_legal((4, 512), (None, 512))
 print(legality((4, 512), (None, 512)).error)
 
 # %% [markdown]
-# A `None` counts as 1, and among the last two sizes 1 is no multiple of 8. The message gives one way out: all four rows
-# at a time. If the kernel must see one row at a time, take the line with (4, 1, 512): give the array an axis of length
-# 1, which the block spans. The message names `jax.vmap` because `vmap` puts such a `None` into every block.
+# A `None` counts as 1. Here this 1 is neither a multiple of 8 nor the whole axis, so both blocks with a `None` among
+# their last two sizes are refused. The message gives one way out: take all four rows at a time. If the kernel must see
+# one row at a time, follow the line with (4, 1, 512): give the array an axis of length 1, so that the block spans this
+# whole axis. The message mentions `jax.vmap` because `vmap` puts such a `None` into every block.
 #
-# And what does the kernel see, with a `None` and with a 1? `pl.Squeezed()` is `None` by another name.
+# What does the kernel see with a 1, and what with a `None`? The next cell also tries `pl.Squeezed()`, which is another
+# name for `None`.
 
 
 # %%
@@ -296,11 +293,11 @@ for one in (1, None, pl.Squeezed()):
     print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
 
 # %% [markdown]
-# With 1 the kernel has an axis of length 1 to deal with. With `None` or `pl.Squeezed()` it has not. The index map
-# returns a number for that axis either way.
+# With 1, the kernel has to handle an axis of length 1. With `None` or `pl.Squeezed()`, the kernel does not see this
+# axis. The index map returns a number for the axis in either case.
 #
-# Narrower numbers share registers. A register has 4 KiB: 8 x 128 numbers of four bytes, 16 x 128 of two, 32 x 128 of
-# one. Is (8, 128) legal for bfloat16? For int8?
+# Narrower elements share registers. A register has 4 KiB, so it holds 8 x 128 elements of four bytes, 16 x 128 of two
+# bytes, or 32 x 128 of one byte. Is a block of (8, 128) legal for bfloat16, and is it legal for int8?
 
 # %%
 DTYPES = (jnp.float32, jnp.bfloat16, jnp.int8)
@@ -322,33 +319,34 @@ print(f"int8 in blocks of (8, 128), libtpu {compiler.libtpu_version()}:")
 print(legality((256, 512), (8, 128), jnp.int8).error or "legal")
 
 # %% [markdown]
-# bfloat16 may have half a register's rows. For int8 it depends on the compiler: libtpu 0.0.48, which this course pins,
-# refuses (8, 128), and libtpu 0.0.50 takes it. Take a multiple of 16 rows for bfloat16 and of 32 for int8: that is
-# legal everywhere, and no register is half empty.
+# A bfloat16 block may have half as many rows as a register. For int8 the answer depends on the compiler: libtpu 0.0.48,
+# which this course pins, refuses (8, 128), and libtpu 0.0.50 accepts it. Use a multiple of 16 rows for bfloat16 and of
+# 32 rows for int8, because these are legal everywhere and leave no register half empty.
 #
-# A vector has one axis and a rule of its own.
+# A vector has only one axis, and its blocks follow a rule of their own, which you can read off two more tables.
 
 # %%
 print_table([(100,), (128,), (256,), (512,), (1024,), (1536,), (3072,)], (4096,))
 print_table([(512,), (1000,)], (1000,))
 
 # %% [markdown]
-# A block of a vector is the whole vector, or a multiple of 1024, or a power of two that fills at least one row of a
-# register. Such a row has 128 words of four bytes: 128 numbers of float32, 256 of bfloat16, 512 of int8.
+# A block of a vector is the whole vector, a multiple of 1024, or a power of two that fills at least one row of a
+# register. Such a row has 128 words of four bytes, which hold 128 elements of float32, 256 of bfloat16, or 512 of int8.
 #
 # ## A block that stands still is not copied again
 #
-# Back to the opening, with smaller arrays. `a` has the grid (4, 3). The boxes are not drawn to scale: a block of `x`
-# has 8 KiB, a block of `w` has 1 MiB. **Look for one thing:** at which steps is `x_ref` *not* copied?
+# We return to the two functions of the opening, now with smaller arrays. For these arrays, `a` has the grid (4, 3). The
+# boxes are not drawn to scale: a block of `x` has 8 KiB, and a block of `w` has 1 MiB. **Look for one thing:** at which
+# steps is `x_ref` *not* copied?
 
 # %%
 viz.grid_player(product_a, small_x, small_w)
 
 # %% [markdown]
-# When two consecutive steps ask for the same block, the second copy is skipped, for the block is there already. Pallas
-# compares block indices, nothing else.
+# When two consecutive steps ask for the same block, Pallas skips the second copy, because the block is already in VMEM.
+# To decide this, it compares block indices and nothing else.
 #
-# Now `b`. **Look at the other operand:** when is `w_ref` copied here?
+# In the next picture, which shows `b`, **look at the other operand:** when is `w_ref` copied here?
 
 # %%
 viz.grid_player(product_b, small_x, small_w)
@@ -370,20 +368,21 @@ print("b")
 ledger(product_b, small_x, small_w)
 
 # %% [markdown]
-# `a` keeps a strip of `x` and runs through all of `w` for it; then comes the next strip, and all of `w` again. `b`
-# keeps a strip of `w`. The numbers of copies are 4, 12, 12 and 12, 3, 12. They follow a rule, for index maps that
-# return numbers of the grid as they are:
+# `a` keeps a strip of `x` and goes through all of `w` for it, and then through all of `w` again for the next strip. `b`
+# keeps a strip of `w` while it goes through `x`. The copies of `x`, `w` and the output number 4, 12 and 12 for `a`, and
+# 12, 3 and 12 for `b`. If an index map returns grid indices unchanged, such counts follow a rule:
 #
-# > **Multiply the lengths of the grid's axes, from the first axis down to the last one that the operand's index map
-# > uses: so many copies are made of its blocks.** Axes after that come free. When you look for the last one, leave out
-# > axes of length 1.
+# > **The number of copies of an operand's blocks is the product of the lengths of the grid axes, from the first axis to
+# > the last one that the operand's index map uses.** The axes after that one add no copies. When you look for the last
+# > one, leave out axes of length 1.
 #
-# The same holds for what is written back. As code, and applied to the opening:
+# The same rule gives the number of output blocks that are written back. The next cell states the rule as code and
+# applies it to the opening.
 
 
 # %%
 def copies(steps, used):
-    """How many copies an operand's blocks need; ``used``: the axes its index map uses."""
+    """Return how often an operand is copied if its index map uses the axes ``used``."""
     last = max((axis for axis in used if steps[axis] > 1), default=-1)
     return int(np.prod(steps[: last + 1]))
 
@@ -410,14 +409,16 @@ print(
 )
 
 # %% [markdown]
-# So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, 64 times. `b` fetches `w` once,
-# and the small `x` 8 times. Were you right, and for that reason?
+# So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, which is 64 times. `b` fetches
+# `w` once, and the small `x` 8 times. Were you right, and for that reason?
 #
-# Then why does `a` not take 26 times as long? The last three lines tell. `a` takes as long as its bytes do. `b` takes far
-# longer than its bytes: what is left is about half waiting for copies, and half work. Lesson 3 is about that price, and
-# no order of the steps saves it.
+# Why does `a` not take 26 times as long? The last three lines of the output show why. `a` takes as long as its bytes
+# need at full speed. `b` takes far longer than its bytes need, because about half of the cycles of each step are work,
+# and most of the rest are spent waiting for copies. Lesson 3 called this the price of a step, and no order of the steps
+# reduces it.
 #
-# And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
+# What happens if an index map computes its block index? Lesson 1 had a map with `i // 2`, which asks for each block
+# twice in a row.
 
 
 # %%
@@ -432,22 +433,23 @@ def each_block_twice(x):
 
 
 ledger(each_block_twice, jnp.zeros((16, 128)))
-print("the rule for bare grid numbers would say of x_ref:", copies((4,), {0}))
+print("the rule for unchanged grid indices would say of x_ref:", copies((4,), {0}))
 
 # %% [markdown]
-# There are two copies in four steps, so the rule does not hold there. What always holds is the sentence behind it:
-# **count how often the block index changes from one step to the next, and add one for the first.**
+# There are two copies in four steps, so the rule does not hold for this map. The statement behind the rule always
+# holds: **count how often the block index changes from one step to the next, and add one for the first step.**
 #
 # ## Three axes, six orders
 #
-# A batch of products has a third axis: `o[b] = x[b] @ w` for four matrices `x[b]` and one `w`. Every output block has
-# one step to itself, so no order of `b`, `i`, `j` is wrong. Which are cheapest, and which dearest? The blocks are
-# given: (None, 64, 512) of `x` and (512, 256) of `w`. So the grid has 4 x 2 x 8 steps in some order. Decide, then run.
+# A batch of matmuls has a third axis: `o[b] = x[b] @ w`, for four matrices `x[b]` and one `w`. Each output block is
+# written in exactly one step, so every order of `b`, `i` and `j` gives the right result. The blocks are (None, 64, 512)
+# for `x` and (512, 256) for `w`, so the axes `b`, `i` and `j` have the lengths 4, 2 and 8. Before you run the cell,
+# decide: which orders are the cheapest, and which the most expensive?
 
 
 # %%
 def batched(order):
-    """The batch of products with the grid axes in this order, such as "bij"."""
+    """Return the batch of matmuls with its grid axes in this order, such as "bij"."""
     sizes = {"b": 4, "i": 2, "j": 8}
     b, i, j = (order.index(letter) for letter in "bij")
 
@@ -476,21 +478,21 @@ for order in map("".join, itertools.permutations("bij")):
     print(f"{order}     {x_row.copies:11} {w_row.copies:6} {o_row.copies:6} {mib:9.0f}")
 
 # %% [markdown]
-# Read a formula off a row. In `bij` the index of `x` uses the first two axes, which makes 4 x 2 copies. That of `w`
-# uses the last: 4 x 2 x 8. In `jbi` it is the other way round: 8 copies of blocks of `w`, 8 x 4 x 2 of `x`. The output
-# uses all three axes in every order.
+# Each row follows from the rule. In `bij`, the index map of `x` uses the first two axes, which makes 4 x 2 copies. The
+# index map of `w` uses the last axis, which makes 4 x 2 x 8. In `jbi` it is the other way round: there are 8 copies of
+# blocks of `w`, and 8 x 4 x 2 of blocks of `x`. The output map uses all three axes in every order.
 #
-# In `bji` the index of `x` uses the last axis and that of `w` the second, so neither stands still for long. No order
-# keeps both operands. You keep the one that costs more.
+# In `bji`, the index map of `x` uses the last axis and that of `w` uses the second, so neither block stays in VMEM for
+# long. No order keeps the blocks of both operands. Choose an order that keeps the operand whose copies would cost more.
 #
 # ## Several steps, one output block
 #
-# A sum over blocks needs one output block in many steps.
+# To sum over blocks, a kernel has to work on the same output block in many steps.
 #
-# > **accumulator**: the place where a sum grows from step to step.
+# > **accumulator**: the place where a sum is collected from step to step.
 #
-# `fold` adds up the four (8, 128) blocks that stand side by side. Its output's index map ignores `k`. So the output
-# block stays in VMEM while `k` runs, and `o_ref` can be the accumulator.
+# `fold` adds up the four (8, 128) blocks that lie side by side in a row. The index map of the output ignores `k`, so
+# the output block stays in VMEM while `k` runs, and `o_ref` can be the accumulator.
 
 
 # %%
@@ -522,11 +524,11 @@ for verdict in judges.judge(fold, fold_in_jax, page):
 ledger(fold, page)
 
 # %% [markdown]
-# There are twelve steps, and only three blocks are written back: one each time the output's index changes, and one at
-# the end. No two steps race for a block, for they run one after another.
+# There are twelve steps, but only three blocks are written back: one each time the output's block index changes, and
+# one at the end. No two steps race for a block, because the steps run one after another.
 #
-# `jnp.zeros_like(o_ref)` takes the Ref without `[...]`, since it asks only for a shape and a dtype. Why is `zero`
-# needed? What lies in `o_ref` before the first step?
+# `jnp.zeros_like(o_ref)` takes the Ref without `[...]`, because it needs only a shape and a dtype. Why does the kernel
+# need `zero`, and what is in `o_ref` before the first step?
 
 
 # %%
@@ -547,12 +549,12 @@ def fold_without_zero(x):
 print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
 
 # %% [markdown]
-# Whatever was there: an output block is never copied *in*. Nobody promises zeros. Our judges put NaN there, so that you
-# notice.
+# `o_ref` holds whatever was in VMEM before, because an output block is never copied *in*. Nothing guarantees that this
+# is zero, and our judges put NaN there so that you notice.
 #
-# Now put the axes the other way round: `k` first, `i` last. The grid is (4, 3), and the sums are the same sums. Is the
-# kernel still right? **Before you run the cell**, write down the first step (k, i) at which `o_ref` comes back to a block
-# that it has left. The player marks it in orange.
+# Now swap the two axes, so that `k` comes first and `i` last. The grid becomes (4, 3), and the sums have the same terms
+# as before. Is the kernel still right? **Predict** the first step (k, i) at which `o_ref` comes back to a block that it
+# has left, which the player marks in orange.
 
 
 # %% tags=["predict"]
@@ -586,17 +588,18 @@ for verdict in judges.judge(fold_k_first, fold_in_jax, page):
 print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=False).ok)
 
 # %% [markdown]
-# On a chip this kernel writes each block back when it leaves it. When it returns, it adds to what another block has left
-# in VMEM. The numbers judge uses the plain interpreter, and that fetches the block again. So it finds nothing. The
-# compiler does not look at the order. Only the simulator judge does.
+# On a chip, this kernel writes each block back when it leaves the block. When it returns to the block later, it adds to
+# what another block has left in VMEM. The numbers judge does not find the mistake, because it uses the plain
+# interpreter, which fetches the block again. The compiler does not check the order of the steps either, so only the
+# simulator judge refuses the kernel.
 #
-# > **visit**: some consecutive steps that hold one block of an array in VMEM.
+# > **visit**: a series of consecutive steps during which one block of an array stays in VMEM.
 #
-# The rule is one visit for each output block:
+# Each output block may have only one visit, which gives this rule:
 #
 # > **All steps for which the index map names one output block must be consecutive**, whether they write to it or not.
-# > In practice some first axes of the grid choose the output block, and over the remaining last axes it stays the
-# > same. The reduction goes last.
+# > In practice, the first axes of the grid choose the output block and the block stays the same along the remaining
+# > axes, so the reduction goes last.
 #
 # Would a test with two output blocks have shown the mistake?
 
@@ -604,18 +607,19 @@ print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=F
 print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
 
 # %% [markdown]
-# A test of the numbers on a chip would not. An output has two buffers, and visits take turns with them. With two blocks
-# each comes back to the buffer that it left, and finds its own sum. So this kernel, alone in its program, is right for 16
-# rows and wrong for 24. Test with three output blocks or more.
+# The simulator judge refuses the kernel with two output blocks as well, but on a chip a test of the results would not
+# show the mistake. An output has two buffers, and its visits alternate between them. With two output blocks, each block
+# comes back to the buffer that it left, and finds its own sum there. So this kernel, if it is alone in its program, is
+# right for 16 rows and wrong for 24. Test with three output blocks or more.
 #
 # ## A product in tiles
 #
-# In the opening every step had a whole strip of `x` and of `w`. For large matrices such strips do not fit, and the
-# depth is cut as well. The grid gets a third axis `k`. `i` and `j` choose the block of the output. `k` is the
-# reduction, so it comes last.
+# In the opening, every step had a whole strip of `x` and a whole strip of `w`. For large matrices such strips do not
+# fit into VMEM, so the axis that is summed over, `depth` in the code, is cut as well. The grid then has three axes: `i`
+# and `j` choose the output block, and `k` is the reduction, so it comes last.
 #
-# Apply the rule before you run the cell. The grid is (2, 2, 3): how many copies are made of blocks of `x`, of `w`, of
-# the output?
+# Apply the rule for copies before you run the cell: for the grid (2, 2, 3), how many copies are made of blocks of `x`,
+# of `w`, and of the output?
 
 
 # %%
@@ -648,19 +652,19 @@ for verdict in judges.judge(tiled_product, jnp.dot, tiled_x, tiled_w):
 ledger(tiled_product, tiled_x, tiled_w)
 
 # %% [markdown]
-# This is the picture to remember. While `k` runs, the block of `x` moves to the right, the block of `w` moves down, and
-# the block of the output stays. **Look for one thing:** at which steps does `o_ref` go back to HBM?
+# This is the picture to remember: while `k` runs, the block of `x` moves to the right, the block of `w` moves down, and
+# the block of the output stays. **Look for one thing:** at which steps is the block behind `o_ref` written back to HBM?
 
 # %%
 viz.grid_player(tiled_product, tiled_x, tiled_w)
 
 # %% [markdown]
-# At every third step, when its three products are added up.
+# The block is written back at every third step, once its three products have been added up.
 #
-# `o_ref` can be the accumulator if the output has the dtype in which you want to add. If it is narrower, or if
-# something is left to do with the finished sum, add up in a float32 scratch, by custom called `acc_ref`, and write
-# `o_ref` once, at the last step of the reduction. Here is a product of bfloat16 matrices with a bfloat16 output, added
-# up in both places. Which has the smaller error, and by how much?
+# `o_ref` can be the accumulator if the output has the dtype in which you want to accumulate. If the output is narrower,
+# or if the finished sum needs further work, accumulate in a float32 scratch, by convention called `acc_ref`, and write
+# `o_ref` once, at the last step of the reduction. The next cell multiplies bfloat16 matrices into a bfloat16 output and
+# tries both places for the accumulator. Which has the smaller error, and by how much?
 
 
 # %%
@@ -708,19 +712,19 @@ for kernel, scratch in ((in_output_kernel, ()), (in_scratch_kernel, (acc,))):
     result = narrow_product(deep_x, deep_w, kernel, scratch)
     error = np.sqrt(np.mean((np.asarray(result, np.float64) - exact) ** 2))
     print(
-        f"{kernel.__name__:17}  typical error {error:.2f}, of numbers around {exact.std():.0f}"
+        f"{kernel.__name__:17}  typical error {error:.2f}, for values around {exact.std():.0f}"
     )
 
 # %% [markdown]
-# The first rounds the sum to bfloat16 at each of its 32 steps, the second once at the end. `pl.num_programs(2)` is the
-# length of axis 2 of the grid, so the comparison finds the last step.
+# The first kernel rounds the sum to bfloat16 at each of its 32 steps, the second only once, at the end.
+# `pl.num_programs(2)` is the length of axis 2 of the grid, which the kernel needs to recognize the last step.
 #
 # ## Ragged edges
 #
-# > **ragged**: said of an axis that its blocks do not divide. The last block hangs over the end.
+# > **ragged**: said of an axis that its blocks do not divide, so that the last block extends past the end.
 #
-# Twenty rows in blocks of eight make three blocks, and the last one hangs over the end by four rows. What does the
-# kernel find there? It copies what it sees into an output that has room for all of it.
+# Twenty rows in blocks of eight make three blocks, and the last block extends past the end by four rows. What does the
+# kernel find there? The next kernel copies everything that it sees into an output with room for all three blocks.
 
 # %%
 twenty = jnp.arange(20 * 128.0).reshape(20, 128)
@@ -740,15 +744,16 @@ def show_padding(x):
 print(show_padding(twenty)[:, 0])
 
 # %% [markdown]
-# The simulator puts NaN there, so that you notice. A chip finds something else. These twenty rows lie in three tiles of
-# eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile. A
-# block may also reach past the last tile, as the second block of 16 rows does here. Nothing is copied for that part. VMEM
-# keeps what was there before: here what some earlier program left, and in a longer grid what an earlier step left. Either
-# may be zeros, or numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
+# The simulator puts NaN there so that you notice, but a chip finds something else. These twenty rows take three tiles
+# of eight rows in HBM. The last four rows of the third tile are padding of the array, and they are copied in with the
+# tile. A block may also reach past the last tile, as the second block would here if blocks had 16 rows. Nothing is
+# copied for that part, so VMEM keeps what was there before: here what an earlier program left, and in a longer grid
+# what an earlier step left. Either may be zeros, or values that look plausible. You can tell *how many* elements lie
+# past the end, but not what they hold.
 #
-# Writing over the edge is harmless. Of the last output block only the tiles that exist are copied back, and what lies in
-# the padding counts for nothing. Reading over the edge is harmless as long as every element stays by itself. So a copy
-# needs no mask:
+# Writing past the end is harmless. Of the last output block, only the tiles that exist are copied back, and the values
+# in the padding do not matter. Reading past the end is harmless as long as the kernel does not combine elements with
+# one another, which is why a copy needs no mask:
 
 
 # %%
@@ -765,13 +770,13 @@ written = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
 print("bytes written back, step by step:", written.tolist())
 
 # %% [markdown]
-# It stops being harmless when a sum mixes the rows. Here are three kernels for the sum over 20 rows. They differ in one
-# line. Which of them are right?
+# Reading past the end stops being harmless when a sum combines the rows. Here are three kernels for the sum over 20
+# rows, which differ in one line. Which of them are right?
 
 
 # %%
 def rows_of_this_step(shape):
-    """The row number, in the whole array, of each element of this step's block."""
+    """Return each element's row in the whole array, for the block of this step."""
     return 8 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
 
 
@@ -815,38 +820,41 @@ for keep in (plain, times_mask, where_inside):
     print("all four judges pass" if verdicts[-1].passed else f"{verdicts[-1]}\n")
 
 # %% [markdown]
-# The middle one is the trap. Run once on this machine it looks right, because XLA for the CPU rewrites `x * mask` to a
-# choice between `x` and 0. A chip multiplies: NaN times 0 is NaN, and infinity times 0 is NaN. So the judges switch
-# that rewriting off. **Choose with `jnp.where`, do not multiply.**
+# The second kernel, `times_mask`, is the trap. In the single run on this machine it looks right, because XLA for the
+# CPU rewrites `x * mask` as a selection between `x` and 0. A chip multiplies, and both NaN and infinity give NaN when
+# they are multiplied by 0, so the judges switch this rewriting off. **Mask with `jnp.where`, not by multiplying.**
 
 # %% [markdown]
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open its answer.
 #
-# <details><summary>1. Grid (4, 6), block (16, 256), index map <code>lambda i, j: (j, i)</code>. Where does the block of step
-# (2, 5) begin?</summary>
-# At block (5, 2): row 80, column 512.</details>
+# <details><summary>1. The grid is (4, 6), the block is (16, 256), and the index map is
+# <code>lambda i, j: (j, i)</code>. Where does the block of step (2, 5) begin?</summary>
+# Step (2, 5) sees block (5, 2), which begins at row 80 and column 512.</details>
 #
-# <details><summary>2. Grid (8, 5, 3); the index map of <code>w</code> is <code>lambda i, j, k: (0, j)</code>. How many copies
-# of blocks of <code>w</code> are made in all?</summary>
-# 8 x 5 = 40: all axes from the first one to the last that the map uses. The 3 steps of k come free.</details>
+# <details><summary>2. The grid is (8, 5, 3), and the index map of <code>w</code> is
+# <code>lambda i, j, k: (0, j)</code>. How many copies of blocks of <code>w</code> are made in all?</summary>
+# There are 8 x 5 = 40 copies, from all axes up to the last one that the map uses. The 3 steps of <code>k</code> add
+# none.</details>
 #
-# <details><summary>3. Which of these are legal for a float32 array of (6, 300): (6, 128), (3, 128), (8, 300), (6, 100)?</summary>
-# (6, 128): all rows, and a multiple of 128. (8, 300): a multiple of 8, and all columns. Not the 3 and not the 100.</details>
+# <details><summary>3. Which of these blocks are legal for a float32 array of (6, 300): (6, 128), (3, 128), (8, 300),
+# (6, 100)?</summary>
+# The block (6, 128) is legal, because it has all rows and a multiple of 128. So is (8, 300), because it has a multiple
+# of 8 and all columns. The 3 and the 100 are not legal sizes.</details>
 #
-# <details><summary>4. A kernel adds up over the first grid axis, and its output has four blocks. <code>interpret=True</code> gives
-# the right numbers. On a chip?</summary>
-# Each output block is left and visited again, and nobody copies it back in. It finds the sum of another block. With two
-# blocks it would find its own, by luck. The reduction goes last.</details>
+# <details><summary>4. A kernel accumulates over the first grid axis, and its output has four blocks.
+# <code>interpret=True</code> gives the right numbers. What happens on a chip?</summary>
+# The kernel leaves each output block and visits it again, but the block is not copied back in, so the kernel finds the
+# sum of another block. With two blocks it would find the block's own sum, by luck. The reduction goes last.</details>
 #
-# <details><summary>5. 1000 rows in blocks of 64, and a kernel takes the maximum of each block. What is wrong, and in which
-# steps?</summary>
-# In the last of the 16 steps 24 rows lie outside the array and hold anything. Put minus infinity there with
-# <code>jnp.where</code> before the maximum.</details>
+# <details><summary>5. 1000 rows are cut into blocks of 64, and a kernel takes the maximum of each block. What is wrong,
+# and in which steps?</summary>
+# In the last of the 16 steps, 24 rows lie outside the array and may hold anything. Put minus infinity there with
+# <code>jnp.where</code> before you take the maximum.</details>
 
 # %% [markdown]
-# Questions 1 to 3, for those who like to see it:
+# The next cell computes the answers to questions 1 to 3.
 
 # %%
 print("1: row", 5 * 16, "column", 2 * 256)
@@ -857,19 +865,20 @@ for block in ((6, 128), (3, 128), (8, 300), (6, 100)):
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 4](../exercises/04_grids_and_blockspecs.ipynb). The first one turns a matrix upside
+# Open [the exercises of lesson 4](../exercises/04_grids_and_blockspecs.ipynb), the first of which turns a matrix upside
 # down, eight rows at a time, with an index map.
 #
 # ## Further
 #
-# No exercise needs what follows, and each part can be read alone. The first part is the one to read before lesson 7.
+# No exercise needs what follows, and each part can be read on its own. The part to read before lesson 7 is the first
+# one.
 #
 # ### How large a block?
 #
-# An array of 32 MiB is copied, in blocks of 8 to 2048 rows. The first line that the cell prints says how long its bytes
-# take at the full speed of HBM, 32 MiB in and 32 MiB out. But a copy also takes its time to answer, however small it
-# is, and with two buffers a step pays about half of that. Guess: from how many rows on do the bytes hide it? And which
-# block is the first that does not fit?
+# An array of 32 MiB is copied in blocks of 8 to 2048 rows. The first line that the cell prints says how long the bytes
+# take at the full speed of HBM, 32 MiB in and 32 MiB out. But each copy also has a latency, however small the copy is,
+# and with two buffers a step pays about half of it. **Guess:** from how many rows on do the bytes hide this latency?
+# Which block is the first that does not fit?
 
 
 # %% tags=["predict"]
@@ -902,23 +911,24 @@ for rows in (8, 32, 64, 128, 512, 1024, 2048):
         print(f"{rows:5} rows  {need}\n{report.error}")
 
 # %% [markdown]
-# In blocks of 8 rows the copy has 1024 steps, and nearly all they do is wait for a copy to arrive. By this prediction the
-# bytes decide from 64 rows on, and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the
-# less often `x` and `w` are fetched, until VMEM is full.
+# In blocks of 8 rows, the copy has 1024 steps, which spend nearly all of their time waiting for copies to arrive. By
+# this prediction, the bytes determine the time from 64 rows on, and a larger block makes the copy no faster. A matmul
+# continues to gain: the larger its blocks, the less often `x` and `w` are fetched, until VMEM is full.
 #
-# 1024 rows need 16 MiB to the last byte, and that is allowed: two buffers of 4 MiB for the input, two for the output.
-# The table below shows where the bytes go for blocks of 2048 rows, one operand a row. Type other sizes and watch the
-# total against the limit. In a copy both blocks have one size, so change both rows. **Look for two ways** to bring the
-# total down to 16 MiB.
+# Blocks of 1024 rows need exactly 16 MiB, which is allowed: two buffers of 4 MiB for the input and two for the output.
+# The table below shows where the bytes go for blocks of 2048 rows, with one row for each operand. Type other sizes and
+# watch the total against the limit. In a copy both blocks have the same size, so change both rows. **Look for two
+# ways** to bring the total down to 16 MiB.
 
 # %%
 viz.vmem_table(copy_by(2048), tall)
 
 # %% [markdown]
-# Smaller blocks, half the rows or half the columns of both; or one buffer for each block in place of two. The second
-# way is written `pipeline_mode=pl.Buffered(1)`. Its price is that no block can arrive while another is worked on.
+# One way is smaller blocks, with half the rows or half the columns of both. The other is one buffer for each block
+# instead of two, which is written `pipeline_mode=pl.Buffered(1)`. With a single buffer, no block can arrive while
+# another is being worked on.
 #
-# A third way leaves the 32 MiB as they are and raises the limit. The chip has 128 MiB of VMEM, and a kernel gets 16
+# A third way leaves the 32 MiB as they are and raises the limit. The chip has 128 MiB of VMEM, and a kernel gets 16 MiB
 # unless it asks for more.
 
 # %%
@@ -933,7 +943,7 @@ for name, call in (
 # %% [markdown]
 # ### What a Ref is with a grid
 #
-# A Ref is a place and an array is a value; that is lesson 1. With a grid the place has the shape of one block.
+# Lesson 1 said that a Ref is a place and an array is a value. With a grid, the place has the shape of one block.
 
 
 # %%
@@ -941,9 +951,9 @@ def curious_kernel(x_ref, o_ref):
     print("x_ref            ", jax.typeof(x_ref))
     part = x_ref.at[0:4]
     print("x_ref.at[0:4]    ", type(part).__name__, part.shape, "a part of the place")
-    print("x_ref[0:4]       ", jax.typeof(x_ref[0:4]), "what lies there, a value")
-    o_ref[...] = x_ref[...] + 1  # load, compute, set
-    o_ref[0:4] = x_ref[0:4] - 1  # parts may be loaded and set, too
+    print("x_ref[0:4]       ", jax.typeof(x_ref[0:4]), "what is stored there, a value")
+    o_ref[...] = x_ref[...] + 1  # load, compute, store
+    o_ref[0:4] = x_ref[0:4] - 1  # parts can be loaded and stored, too
 
 
 def curious(x):
@@ -957,17 +967,17 @@ result = curious(sheet)
 print("the array        ", jax.typeof(sheet))
 print("add_one's x_ref  ", grid.walk(add_one, sheet).calls[0].inputs[0].memory_space)
 print(
-    "what came of it  ",
+    "result is right  ",
     bool((result[8:12] == sheet[8:12] - 1).all() and (result[12:] == sheet[12:] + 1).all()),
 )
 
 # %% [markdown]
-# `Ref<default>` means that you named no memory: then it is VMEM.
+# `Ref<default>` means that you named no memory, and the default memory is VMEM.
 #
-# Why the copy into VMEM? Because a core computes with what is in VMEM, with single numbers in SMEM, and with nothing
-# else. Here is a kernel that wants the first eight rows of a large matrix, and three places where `x_ref` might be.
-# `pl.ANY` leaves the matrix where it is. Which does the compiler take? `simulate=False` asks it for yes or no, and not
-# for a prediction of the time.
+# Why is the block copied into VMEM at all? A core can compute only with what is in VMEM, and with single numbers in
+# SMEM. The next kernel wants the first eight rows of a large matrix, and the cell tries three places for `x_ref`. With
+# `pl.ANY`, the matrix stays where it is. Which of the three does the compiler accept? `simulate=False` asks the
+# compiler for yes or no, and not for a prediction of the time.
 
 
 # %%
@@ -991,11 +1001,11 @@ for where, spec in (
     print(f"{where}:\n{'compiles' if report.ok else report.error}\n")
 
 # %% [markdown]
-# One float32 matrix of 4096 by 4096 has 64 MiB, four times what a kernel is given. The eighth of a MiB on top is the
-# output's. With a single step nothing is held twice. So large arrays pass through VMEM in blocks.
+# One float32 matrix of 4096 by 4096 has 64 MiB, four times what a kernel is given. The additional eighth of a MiB is
+# for the output. With a single step, each operand has only one buffer. So large arrays pass through VMEM in blocks.
 #
-# One exception works in your favour. Where a kernel stands inside a larger function, XLA may keep a small array in VMEM
-# from one operation to the next. Then nothing is copied for it, and the report says so.
+# One exception works in your favor: if a kernel is part of a larger function, XLA may keep a small array in VMEM from
+# one operation to the next. Then nothing is copied for this array, and the report says so.
 
 
 # %%
@@ -1010,8 +1020,8 @@ print(textwrap.fill(kept, 92))
 # %% [markdown]
 # ### Single numbers in VMEM?
 #
-# The counting kernel wrote its count into `o_ref` as a block. Could it have written single numbers? Here are four of
-# them, for VMEM and for SMEM.
+# The counting kernel filled a whole block of `o_ref` with its count. Could it have written single numbers instead of a
+# block? The next kernel writes four single numbers, first to VMEM and then to SMEM.
 
 
 # %%
@@ -1033,16 +1043,17 @@ for memory in (pltpu.VMEM, pltpu.SMEM):
     print(f"{memory}:", "compiles" if report.ok else report.error)
 
 # %% [markdown]
-# A scalar cannot be stored in VMEM. A block of 1 x 1 can. The vector unit writes there, and it writes blocks and parts of
-# blocks out of its registers. Single numbers go to SMEM. What steers a kernel belongs there: counters, lengths,
-# conditions. `o_ref[...] = 0` is refused for another reason, in SMEM too: a Ref does not spread one number over a block,
-# and `jnp.zeros_like(o_ref)` is taken, for it is a block of zeros.
+# A scalar cannot be stored in VMEM, but a block of 1 x 1 can, because the vector unit writes to VMEM, and it writes
+# blocks and parts of blocks from its registers. Single numbers go to SMEM, where whatever controls a kernel belongs:
+# counters, lengths, conditions. `o_ref[...] = 0` is refused for another reason, in SMEM too: a Ref does not broadcast
+# one number over a block. `jnp.zeros_like(o_ref)` is accepted because it is a block of zeros.
 #
 # ### How exact is a product?
 #
-# The arrays in this lesson are mostly float32. The matrix units of a v5e multiply bfloat16 and add in float32. Unless
-# you ask for more, a chip rounds the factors to bfloat16, and one pass through the matrix units is the product. `HIGH`
-# and `HIGHEST` split each factor into bfloat16 parts and take three passes and six. One product of 512 x 512 x 512:
+# The arrays in this lesson are mostly float32, but the matrix units of a v5e multiply bfloat16 and accumulate in
+# float32. Unless you ask for more precision, a chip rounds the factors to bfloat16 and computes the product in one pass
+# through the matrix units. `HIGH` and `HIGHEST` split each factor into bfloat16 parts, and take three and six passes.
+# Here are the cycles of the three for a matmul of 512 x 512 x 512.
 
 
 # %%
@@ -1059,19 +1070,20 @@ for precision in (None, "high", "highest"):
     print(f"precision={precision}: {report.cycles:,} cycles, predicted (compiler)")
 
 # %% [markdown]
-# Some 6,000 of these cycles bring two matrices and take one away. The simulator on this machine multiplies in float32,
-# so its numbers are closer than those of a chip would be. Lesson 7 comes back to the precision.
+# About 6,000 of these cycles copy two matrices in and one out. The simulator on this machine multiplies in float32, so
+# its results are more exact than those of a chip would be. Lesson 7 returns to the question of precision.
 #
 # ### Two buffers, and which sums survive
 #
-# How did the judge know what step (1, 0) finds? The first visit of an output works in one buffer, the second in the
-# other, the third in the first again, whichever blocks these are. So a visit finds what the visit before last has left.
-# **Before you run the cell**: in which of these four sequences of visits does every block find its own sum again?
+# How did the simulator judge know what step (1, 0) finds? The first visit of an output works in one buffer, the second
+# in the other, and the third in the first again, whichever blocks they visit. So a visit finds what the visit before
+# the previous one has left. **Before you run the cell**, decide in which of the four sequences of visits every block
+# finds its own sum again.
 
 
 # %%
 def last_in_buffer(visits):
-    """For each visit the block that was in its buffer before; None for the first two."""
+    """Return the block that each visit's buffer held before, None for the first two."""
     return [None, None, *visits[:-2]]
 
 
@@ -1085,15 +1097,15 @@ for visits in ([0, 1, 2, 0, 1, 2], [0, 1, 0, 1], [0, 1, 2, 1, 0], [0, 1, 0]):
     print(f"{visits!s:20}", wrong[0] if wrong else "every sum is still there")
 
 # %% [markdown]
-# Nobody promises that there are two buffers, so the judge refuses all four.
+# Nothing guarantees that there are two buffers, so the judge refuses all four sequences.
 #
 # ### Two cores
 #
 # > **megacore**: two cores of a TPU that look like one device, as in a v4 and a v5p.
 #
-# On such a chip two cores may share the steps of a grid, if you allow it. `dimension_semantics` does that, with a word
-# for each axis. `"parallel"` allows the axis to be shared, `"arbitrary"` keeps its order and is the default. Only axes
-# that choose the output block may be parallel. What if the reduction is?
+# On such a chip, two cores may share the steps of a grid if you allow it. You do so with `dimension_semantics`, which
+# has one word for each axis: `"parallel"` allows the axis to be shared, and `"arbitrary"`, the default, keeps its
+# order. Only axes that choose the output block may be parallel. What happens if the reduction is marked parallel?
 
 
 # %%
@@ -1128,17 +1140,19 @@ print(
 )
 
 # %% [markdown]
-# The compiler does not object. Nor does it for a v5p, which has two cores: it believes what you mark. The judge looks.
-# Lesson 16 is about two cores.
+# The compiler does not object, even for a v5p, which has two cores, because it believes what you mark. The races judge
+# checks the marks. Lesson 16 is about two cores.
 #
 # ### Blocks that overlap: `pl.Element`
 #
-# Block indices lay blocks side by side. A filter that needs its neighbours wants blocks that overlap: here each output
-# row is the sum of three input rows, so eight rows of output need ten of input. `pl.Element(16)` on an axis says that
-# this axis is indexed by *element*. There the index map returns `8 * i`, and this time rightly so. For a TPU an axis
-# beside an `Element` is an `Element` too, or `None`. The player calls such a block a window.
+# Block indices place blocks side by side, but a filter that needs neighboring rows wants blocks that overlap. In the
+# next kernel, each output row is the sum of three input rows, so eight rows of output need ten of input.
+# `pl.Element(16)` on an axis says that this axis is indexed by *element*. For this axis the index map returns `8 * i`,
+# which would be a mistake with block indices. On a TPU, if one axis of a block is an `Element`, each of the other axes
+# must be an `Element` or `None`. The player calls such a block a window.
 #
-# Why a window of 16 rows, and not of 10? You know the rule. And may a window begin anywhere, at row `i`, say?
+# Why, by the rule that you know, does the window have 16 rows and not 10? May a window begin anywhere, for example at
+# row `i`?
 
 
 # %%
@@ -1172,17 +1186,19 @@ for other in ({"window": 10}, {"stride": 1}):
 ledger(three_rows, strip)
 
 # %% [markdown]
-# The rule of 8 and 128 holds for windows as well: 10 is no multiple of 8, and 16 is the next. And on the last axis but
-# one a window begins at a multiple of 8 rows, for int8 of 32 where the array's rows are a multiple of 32. On the axes
-# before it begins anywhere. To get rows 3 to 12, take a window of 16 rows from row 0 and cut them out in the kernel.
+# The rule of 8 and 128 holds for windows as well: 10 is not a multiple of 8, and 16 is the next one. On the
+# second-to-last axis, a window also has to begin at a multiple of 8 rows, or of 32 rows for int8 if the number of rows
+# in the array is a multiple of 32. On the axes before it, a window may begin anywhere. To get rows 3 to 12, take a
+# window of 16 rows from row 0 and cut these rows out in the kernel.
 #
-# The windows overlap, so most rows are copied twice. Four windows of 16 rows are 64 rows, and the ledger has all of
-# them, 32,768 bytes. The last window begins at row 24 of 34 and hangs over the end by six. These six are copied too: in
-# HBM 34 rows lie in five tiles of eight, as 40.
+# The windows overlap, so most rows are copied twice. Four windows of 16 rows are 64 rows, and the ledger counts all of
+# them, 32,768 bytes. The last window begins at row 24 of 34 and extends past the end by six rows. These six rows are
+# copied too, because in HBM the 34 rows take five tiles of eight, which are 40 rows.
 #
-# A window that hangs over on purpose says so. Without padding the copy is not cut short, and a window that reaches past
-# the last tile stops the chip. `pl.Element(16, padding=(0, 6))` makes room for six rows behind the end of the array. A
-# filter that looks back would want room in front of it, `padding=(8, 0)`. Does the compiler take both?
+# If a window is meant to extend past the end, declare it with `padding`. Without padding the copy is not cut short, and
+# a window that reaches past the last tile halts the chip. `pl.Element(16, padding=(0, 6))` makes room for six rows
+# behind the end of the array. A filter that looks back would need room in front of the array, `padding=(8, 0)`. Does
+# the compiler accept both?
 
 
 # %%
@@ -1206,13 +1222,15 @@ for padding in ((0, 6), (8, 0)):
     print(f"padding={padding}: {'compiles' if report.ok else report.error}")
 
 # %% [markdown]
-# Behind yes, in front no. And padding is room only: it holds garbage, not zeros. To look back, put rows in front of the
-# array with `jnp.pad`. Or begin the first window at 0, with `8 * jnp.maximum(i - 1, 0)`, and mask in that step.
+# The compiler accepts room behind the array, but not in front of it. The padding is only room: it holds garbage, not
+# zeros. To look back, put rows in front of the array with `jnp.pad`, or begin the first window at 0, with
+# `8 * jnp.maximum(i - 1, 0)`, and mask in that step.
 #
 # ### A part of a block
 #
-# Inside the block you may read and write any part, if the compiler knows enough about where it begins. Some parts are
-# dearer than others. Here is the length of the program, in bundles, for 32 rows and 256 lanes at four places.
+# Inside a block you may read and write any part, if the compiler knows enough about where the part begins. Some parts
+# are more expensive than others, as the length of the program shows, here in bundles for 32 rows and 256 lanes at four
+# places.
 
 
 # %%
@@ -1244,13 +1262,13 @@ for dtype in (jnp.float32, jnp.bfloat16):
         print(f"{name:8}  at {place!s:8}  read {reading:3} bundles, write {writing:3}")
 
 # %% [markdown]
-# A start that is written in the program may be anything. In a Ref of 32-bit numbers no wider than 128 lanes, any row is
-# as cheap as another. Elsewhere the compiler shifts rows and lanes, and you pay in bundles, unless the start is a
-# multiple of 8 rows, for int8 of 32, and of 128 lanes.
+# A start that is written in the program may have any value. In a Ref of 32-bit elements that is no wider than 128
+# lanes, every row is equally cheap. Elsewhere the compiler has to shift rows and lanes, which costs bundles, unless the
+# start is a multiple of 8 rows (32 rows for int8) and of 128 lanes.
 #
-# And where the start is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that begins at such a
-# number. Here it is a bare `i`, then `8 * i` and `32 * i`. Which does the compiler take, for which dtype, how many
-# rows, how many lanes?
+# What if the start is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that begins at such a
+# value. In the next cell, the start is `i`, then `8 * i`, then `32 * i`. Which of these does the compiler accept, and
+# for which dtype, number of rows and number of lanes?
 
 
 # %%
@@ -1285,20 +1303,22 @@ print("float32, 8 rows of 512 lanes from i:")
 print(read_at_run_time(1, 8, 512).error)
 
 # %% [markdown]
-# For a start that is known only when the kernel runs:
+# If the start is known only when the kernel runs, these rules hold:
 #
-# - Numbers of 32 bits: one whole row may begin anywhere, and so may any number of rows where the Ref is no wider than
-#   128 lanes. Several rows of a wider Ref begin at a multiple of 8 that the compiler can prove. Of `8 * i` it can.
-# - Narrower numbers share a row of a register. They need such a multiple even for one row, of 8 for bfloat16, and for
-#   int8 of 32, or of 8 where the Ref's rows are no multiple of 32.
-# - Lanes begin at multiples of 128, axes before the last two anywhere.
+# - For 32-bit elements, one whole row may begin anywhere. So may any number of rows if the Ref is no wider than 128
+#   lanes. Several rows of a wider Ref have to begin at a multiple of 8 that the compiler can prove, such as `8 * i`.
+# - Narrower elements share a row of a register, so even one row needs such a multiple: of 8 for bfloat16, and for int8
+#   of 32, or of 8 if the number of rows in the Ref is not a multiple of 32.
+# - Along the lanes, a part begins at a multiple of 128. Along the axes before the last two, it may begin anywhere.
 #
-# JAX's page [Writing TPU kernels with Pallas](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sees no
-# restriction for 32-bit numbers, still in its version of August 2026. That is so for the first two lines of the table,
-# and not for the third.
+# JAX's page [Writing TPU kernels with Pallas](https://docs.jax.dev/en/latest/pallas/tpu/details.html) states no
+# restriction for 32-bit elements, even in its version of August 2026. This is true for the first two lines of the
+# table, but not for the third.
 #
-# And a start that no compiler can prove, out of a table say? `pl.multiple_of(start, 8)` is your promise, and the
-# compiler believes it. Here it is kept with slices 8 rows apart, and broken with slices 12 apart. Who notices?
+# Some starts cannot be proved by any compiler, for example a start that comes from a table. With
+# `pl.multiple_of(start, 8)` you promise a multiple of 8, and the compiler believes you. The next cell keeps the promise
+# with slices 8 rows apart, and breaks it with slices 12 rows apart. Does any of the four judges notice the broken
+# promise?
 
 
 # %%
@@ -1328,18 +1348,18 @@ for apart in (8, 12):
     print("compiles:", compiler.compile_tpu(ours, field, simulate=False).ok)
 
 # %% [markdown]
-# With slices 12 apart the compiler divides 12 by 8, as promised, and drops the rest: its program begins at row 8. The
-# simulator judge notices. It can do so only where the start follows from what is known before the run, such as the
-# numbers of the step. So promise nothing that you have not checked yourself.
+# With slices 12 rows apart, the compiler divides 12 by 8, as the promise allows, and drops the remainder, so its
+# program begins at row 8. The simulator judge notices this, but it can do so only if the start follows from what is
+# known before the run, such as the indices of the step. So promise nothing that you have not checked yourself.
 #
 # ### A published guide, read closely
 #
-# A published guide cuts `C = A @ B` like this: a strip of 128 rows of `A` and a strip of 128 columns of `B`, each over
-# the whole depth, make one block of 128 x 128 of `C`. It adds that the blocks are spread over the matrix units, in
-# parallel, by themselves. It is the Keras guide *Define a Custom TPU/GPU Kernel*, and its matrices are 8192 by 8192.
+# A published guide, *Define a Custom TPU/GPU Kernel* by Keras, cuts `C = A @ B`, for matrices of 8192 by 8192, like
+# this: a strip of 128 rows of `A` and a strip of 128 columns of `B`, each over the whole depth, make one block of
+# 128 x 128 of `C`. It adds that the blocks are spread over the matrix units automatically and in parallel.
 #
-# You can check all of it, with matrices of 1024 by 1024 first. How often is each strip fetched? And with twice the rows
-# there are twice the steps: what becomes of the time, and of the length of the program?
+# You can check all of this, first with matrices of 1024 by 1024. How often is each strip fetched? Twice the rows make
+# twice the steps: what happens to the time, and to the length of the program?
 
 
 # %%
@@ -1373,14 +1393,14 @@ wide = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
 print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 
 # %% [markdown]
-# Each strip of `A` comes once and stays while `j` runs. Each strip of `B` comes once for every strip of `A`: eight
-# times here, 64 times at the guide's size.
+# Each strip of `A` is fetched once and stays while `j` runs. Each strip of `B` is fetched once for every strip of `A`,
+# which is eight times here and 64 times at the guide's size.
 #
-# Do the blocks run in parallel? The time does not tell. Twice the rows are twice the bytes too, and of the 58 us
-# predicted for 1024 rows the bytes alone take 51. The program tells. The compiler makes one for a core, with a loop
-# over the steps, and it is no longer for 128 steps than for 16. The steps run **one after another**, as the counter has
-# shown. It is inside one step that the matrix units share the work.
+# Do the blocks run in parallel? The time does not tell, because twice the rows are also twice the bytes, and for 1024
+# rows the bytes alone take 51 of the 58 us, predicted (compiler). The length of the program does tell. The compiler
+# makes one program for a core, with a loop over the steps, and this program is no longer for 128 steps than for 16. The
+# steps run **one after another**, as the counter has shown. The matrix units share the work only inside one step.
 #
-# And at 8192 in float32 the strips alone are the 16 MiB: two buffers for each of two strips of 4 MiB.
+# At 8192 by 8192 in float32, the strips alone take the whole 16 MiB, with two buffers for each of two strips of 4 MiB.
 #
 # <!-- next -->
