@@ -414,7 +414,7 @@ print(
 #
 # Why does `a` not take 26 times as long? The last three lines of the output show why. `a` takes as long as its bytes
 # need at full speed. `b` takes far longer than its bytes need, because about half of the cycles of each step are work,
-# and most of the rest are spent waiting for copies. Lesson 3 called this the price of a step, and no order of the steps
+# and most of the rest are spent waiting for copies. Lesson 3 explains this price of a step, and no order of the steps
 # reduces it.
 #
 # What happens if an index map computes its block index? Lesson 1 had a map with `i // 2`, which asks for each block
@@ -1075,10 +1075,10 @@ for precision in (None, "high", "highest"):
 #
 # ### Two buffers, and which sums survive
 #
-# How did the simulator judge know what step (1, 0) finds? The first visit of an output works in one buffer, the second
-# in the other, and the third in the first again, whichever blocks they visit. So a visit finds what the visit before
-# the previous one has left. **Before you run the cell**, decide in which of the four sequences of visits every block
-# finds its own sum again.
+# How did the simulator judge know what step (1, 0) of `fold_k_first` finds? The first visit of an output works in one
+# buffer, the second in the other, and the third in the first again, whichever blocks they visit. So a visit finds what
+# the visit before the previous one has left. **Before you run the cell**, decide in which of the four sequences of
+# visits every block finds its own sum again.
 
 
 # %%
@@ -1398,7 +1398,7 @@ print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 #
 # Do the blocks run in parallel? The time does not tell, because twice the rows are also twice the bytes, and for 1024
 # rows the bytes alone take 51 of the 58 us, predicted (compiler). The length of the program does tell. The compiler
-# makes one program for a core, with a loop over the steps, and this program is no longer for 128 steps than for 16. The
+# makes one program for a core, with a loop over the steps, and this program is as long for 16 steps as for 128. The
 # steps run **one after another**, as the counter has shown. The matrix units share the work only inside one step.
 #
 # At 8192 by 8192 in float32, the strips alone take the whole 16 MiB, with two buffers for each of two strips of 4 MiB.

@@ -24,7 +24,7 @@ def configure(rows, columns):
     return (rows // 8,), (8, columns), lambda i: (i, 0), lambda i: (-1 - i, 0)
 
 
-# %% answer="04.1" name="forgets a map" judge="exercise" says="returned a tuple of 3; asked for are 4 things: grid, block, x_map, o_map"
+# %% answer="04.1" name="forgets a map" judge="exercise" says="returned a tuple of 3. It should return 4 items: grid, block, x_map, o_map"
 def configure(rows, columns):
     return (rows // 8,), (8, columns), lambda i: (rows // 8 - 1 - i, 0)
 
@@ -65,7 +65,7 @@ def index_maps():
     return lambda i, j: (j, i), lambda i, j: (0, 0), lambda i, j: (i, j)
 
 
-# %% answer="04.3" name="hands the table back" judge="exercise" says="No TPU takes these. a: .*b: .*c: .14, 128. has 14.*d: .*e: .1000,. has 1000 on the only axis"
+# %% answer="04.3" name="hands the table back" judge="exercise" says="No TPU accepts these blocks. a: .*b: .*c: .14, 128. has 14.*d: .*e: .1000,. has 1000 on the only axis"
 def legal_blocks():
     return {"a": (8, 100), "b": (4, 128), "c": (14, 128), "d": (8, None, 256), "e": (1000,)}
 
@@ -75,7 +75,7 @@ def legal_blocks():
     return {"a": (8, 128), "b": (6, 128), "c": (8, 128), "d": (8, 4, 256), "e": (1024,)}
 
 
-# %% answer="04.3" name="turns None into 1" judge="exercise" says="d: .8, 1, 256. has 1 on the axis before the last, of 4"
+# %% answer="04.3" name="turns None into 1" judge="exercise" says="d: .8, 1, 256. has 1 on the axis before the last, whose length is 4"
 def legal_blocks():
     return {"a": (8, 128), "b": (6, 128), "c": (16, 128), "d": (8, 1, 256), "e": (1024,)}
 
@@ -85,17 +85,17 @@ def legal_blocks():
     return {"a": (8, 128), "b": (8, 128), "c": (16, 128), "d": (8, 4, 256), "e": (1024,)}
 
 
-# %% answer="04.3" name="takes whole arrays" judge="exercise" says="a: from .8, 100. to .64, 512. are 2 changes. One is enough"
+# %% answer="04.3" name="takes whole arrays" judge="exercise" says="a: you changed 2 sizes, from .8, 100. to .64, 512.. One change is enough"
 def legal_blocks():
     return {"a": (64, 512), "b": (6, 256), "c": (64, 256), "d": (16, 4, 256), "e": (4096,)}
 
 
-# %% answer="04.3" name="leaves one out" judge="exercise" says="has no block for e; asked for is a dict with the keys a, b, c, d, e"
+# %% answer="04.3" name="leaves one out" judge="exercise" says="has no block for e. It should return a dict with the keys a, b, c, d, e"
 def legal_blocks():
     return {"a": (8, 128), "b": (6, 128), "c": (16, 128), "d": (8, 4, 256)}
 
 
-# %% answer="04.4" name="copies everything at every step" judge="exercise" says="a copy of everything at every step.*stands still"
+# %% answer="04.4" name="copies everything at every step" judge="exercise" says="a copy of every block at every step.*stays the same"
 moved = {"bij": "10,813,440 bytes", "jbi": None, "bji": None}
 
 
@@ -103,19 +103,19 @@ moved = {"bij": "10,813,440 bytes", "jbi": None, "bji": None}
 moved = {"bij": "8,454,144 bytes", "jbi": "3,440,640 bytes", "bji": None}
 
 
-# %% answer="04.4" name="counts copies" judge="exercise" says="how many blocks are copied. How many bytes has each"
+# %% answer="04.4" name="counts copies" judge="exercise" says="the number of blocks that are copied. How many bytes does each"
 moved = {"bij": "132 bytes", "jbi": "125 bytes", "bji": "135 bytes"}
 
 
-# %% answer="04.4" name="copies every block once" judge="exercise" says="every block once. A block that is left and wanted again is copied again"
+# %% answer="04.4" name="copies every block once" judge="exercise" says="every block once. A block that is left and needed again is copied again"
 moved = {"bij": "8,454,144 bytes", "jbi": "5,406,720 bytes", "bji": "3,047,424 bytes"}
 
 
-# %% answer="04.4" name="copies the blocks of x once" judge="exercise" says="every block of x once, 12 copies.*is a block of x left"
+# %% answer="04.4" name="copies the blocks of x once" judge="exercise" says="every block of x once, which is 12 copies.*Is a block of x left"
 moved = {"bij": "8,454,144 bytes", "jbi": "5,406,720 bytes", "bji": "4,030,464 bytes"}
 
 
-# %% answer="04.4" name="takes another order" judge="exercise" says="the number of another order. In .bij. j runs fastest: which of x and w"
+# %% answer="04.4" name="takes another order" judge="exercise" says="the number of another order. In .bij., j runs fastest. Which of x and w"
 moved = {"bij": "5,406,720 bytes", "jbi": "8,454,144 bytes", "bji": "6,389,760 bytes"}
 
 
@@ -204,14 +204,14 @@ def fold(x):
 
 
 # %% answer="04.7" name="shares the reduction between cores" judge="simulator" says="Axis 1 of the grid is marked .parallel.*steps .0, 0. and .0, 1. both write block"
-#      """x[8 K, N] -> [8, N]: the sum of the K blocks of each column of blocks."""
+#      """Return the sum of the K blocks in each column of blocks: x[8 K, N] -> [8, N]."""
 # +    from jax.experimental.pallas import tpu as pltpu
 
 #          out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
 # +        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
 
 
-# %% answer="04.7" name="takes all rows at once" judge="exercise" says="blocks of x_ref are .32, 128.; asked for are those of fold_broken"
+# %% answer="04.7" name="takes all rows at once" judge="exercise" says="blocks of x_ref are .32, 128.. They should be those of fold_broken"
 def fold(x):
     def kernel(x_ref, o_ref):
         o_ref[...] = sum(x_ref[k : k + 8] for k in range(0, x_ref.shape[0], 8))
@@ -278,11 +278,11 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
 line = 2
 
 
-# %% answer="04.9" name="blames the block of x" judge="exercise" says="A last block that hangs over does no harm"
+# %% answer="04.9" name="blames the block of x" judge="exercise" says="A last block that extends past the end does no harm"
 line = "    x_block = pl.BlockSpec((8, columns), lambda i: (i, 0))"
 
 
-# %% answer="04.9" name="blames the output's block" judge="exercise" says="block i goes with block i"
+# %% answer="04.9" name="blames the output's block" judge="exercise" says="Output block i belongs to block i"
 line = 8
 
 
@@ -423,7 +423,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="leaves K whole" judge="exercise" says="For x.128, 65,536. @ w.65,536, 128. it needs .* of VMEM(?s:.)*cut the long axis"
+# %% answer="04.11" name="leaves K whole" judge="exercise" says="For x.128, 65,536. @ w.65,536, 128. the kernel needs .* of VMEM(?s:.)*cut the long axis"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -485,13 +485,13 @@ def matmul(x, w):
 
 
 # %% answer="04.11" name="the mask counts along another axis of the grid" judge="numbers" says="the block moves with axis 2 of the grid, and the mask uses axis 1"
-# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
-# +    left = depth - 128 * pl.program_id(1)  # how much of K there is from here on
+# -    left = depth - 128 * pl.program_id(2)  # how much of K is left from this step on
+# +    left = depth - 128 * pl.program_id(1)  # how much of K is left from this step on
 
 
 # %% answer="04.11" name="the mask counts blocks of 32" judge="numbers" says="mask of .* lets all 128 columns of that block through"
-# -    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
-# +    left = depth - 32 * pl.program_id(2)  # how much of K there is from here on
+# -    left = depth - 128 * pl.program_id(2)  # how much of K is left from this step on
+# +    left = depth - 32 * pl.program_id(2)  # how much of K is left from this step on
 
 
 # %% answer="04.12" name="row by row" judge="exercise" says="above par.*(?s:.)*moves 2,752,512 bytes(?s:.)*par is 2,621,440"

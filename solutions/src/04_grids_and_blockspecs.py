@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Exercises 4: Grids and BlockSpecs
 #
-# Four times a grid, its maps or its blocks to choose, one prediction in three parts, two repairs, one kernel to write, one
-# line to find, one thing to explain. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page.
+# In four exercises you choose a grid, its index maps or its blocks. The others are a prediction in three parts, two
+# repairs, a kernel to write, a line to find and an explanation. Nothing here needs a TPU. A wrong answer gets a
+# sentence that says what went wrong, not a traceback.
 #
-# Come here from [lesson 4](../notebooks/04_grids_and_blockspecs.ipynb). About 75 minutes. Short of time? Do 04.1, 04.5 and
-# 04.8. Want more? 04.11 and 04.12, 60 minutes, begin with an empty cell.
+# Come here from [lesson 4](../notebooks/04_grids_and_blockspecs.ipynb). About 75 minutes.
+# Short of time? Do 04.1, 04.5 and 04.8. Want more? 04.11 and 04.12, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -25,9 +26,9 @@ from course_lib import viz
 #
 # *Difficulty 1 of 5. 6 minutes, 1 line. Fast track.*
 #
-# A copy kernel is given. Choose grid, block and index maps so that the copy turns the order of the rows of blocks
-# round: the first eight rows of `x` become the last eight, and so on; inside its eight rows everything stays as it is. `rows`
-# is a multiple of 8; `columns` is anything.
+# For a given copy kernel, choose the grid, the block and the index maps so that the copy reverses the order of the rows
+# of blocks: the first eight rows of `x` become the last eight of the output, and so on. Inside each eight rows,
+# everything stays as it is. `rows` is a multiple of 8, and `columns` may have any value.
 
 
 # %% answer="04.1"
@@ -50,9 +51,10 @@ checks.check("04.1", configure)
 #
 # *Difficulty 2 of 5. 6 minutes, 1 line.*
 #
-# The call below cuts everything into blocks of (8, 128), and the row `r` into blocks of (1, 128). The output has as many rows
-# of blocks as `x` has columns of blocks: output block (i, j) is `x`'s block (j, i) plus the part of `r` that stands over
-# output column j. Elements inside a block keep their places. Only the three index maps are missing.
+# The call below cuts `x` and the output into blocks of (8, 128), and the row `r` into blocks of (1, 128). The output
+# has as many rows of blocks as `x` has columns of blocks. Output block (i, j) is block (j, i) of `x`, plus the part of
+# `r` that belongs to the output's column j of blocks. Elements keep their places inside a block. Only the three index
+# maps are missing.
 
 
 # %% answer="04.2"
@@ -84,7 +86,7 @@ def transpose_blocks(x, r):
 checks.check("04.2", index_maps)
 
 # %% [markdown]
-# Once you have three maps, right or wrong, take the first `#` away and watch them.
+# Once you have three maps, right or wrong, remove the first `#` below and watch the maps in the player.
 
 # %%
 # viz.grid_player(transpose_blocks, jnp.zeros((24, 512)), jnp.zeros((1, 384)))
@@ -95,7 +97,7 @@ checks.check("04.2", index_maps)
 #
 # *Difficulty 3 of 5. 8 minutes, 5 lines.*
 #
-# Five arrays are copied, each in its own blocks. Each of these blocks is refused:
+# Five arrays are copied, each in its own blocks, and the compiler refuses all five blocks:
 #
 # | | array | dtype | block |
 # |---|---|---|---|
@@ -105,8 +107,8 @@ checks.check("04.2", index_maps)
 # | d | (16, 4, 256) | float32 | (8, None, 256) |
 # | e | (4096,) | float32 | (1000,) |
 #
-# Heal each with the smallest change: one size only, and by as little as possible. (A `None` counts as 1.) The compiler must
-# take all five.
+# Make each block legal with the smallest change: change only one size, and by as little as possible. (A `None` counts
+# as 1.) The compiler must accept all five blocks.
 
 
 # %% answer="04.3"
@@ -115,8 +117,8 @@ def legal_blocks():
     ### BEGIN SOLUTION
     return {
         "a": (8, 128),  # a multiple of 128
-        "b": (6, 128),  # all rows are nearer than 8
-        "c": (16, 128),  # nearer than 8, and it fills a register with bfloat16
+        "b": (6, 128),  # the whole axis, 6, is nearer to 4 than 8 is
+        "c": (16, 128),  # nearer to 14 than 8 is, and fills a register
         "d": (8, 4, 256),  # a None among the last two counts as 1; the whole axis is 4
         "e": (1024,),
     }
@@ -134,10 +136,10 @@ checks.check("04.3", legal_blocks)
 #
 # *Difficulty 3 of 5. 15 minutes, 3 lines.*
 #
-# Three matrices `x[b]` are multiplied by one `w`; inputs are bfloat16, the output is float32. The blocks are the same in
-# every order. How much moves between HBM and VMEM, both ways together, with the grid axes in the orders `"bij"`, `"jbi"` and
-# `"bji"`? Use a pencil, not the ledger. Write each number in full and with its unit, as text: `"12,345 bytes"`. (KiB and
-# MiB will do, if you do not round.)
+# Three matrices `x[b]` are multiplied by one `w`. The inputs are bfloat16, the output is float32, and the blocks are
+# the same in every order. How many bytes move between HBM and VMEM, in both directions together, if the grid axes have
+# the order `"bij"`, `"jbi"` or `"bji"`? Use a pencil, not the ledger, and write each number in full and with its unit,
+# as text: `"12,345 bytes"`. (KiB and MiB will do if you do not round.)
 
 
 # %% given="04.4"
@@ -167,9 +169,9 @@ def batched(order):
 # %% answer="04.4"
 moved = {"bij": None, "jbi": None, "bji": None}
 ### BEGIN SOLUTION
-moved["bij"] = "8,454,144 bytes"  # x 12 blocks, w 60, the output 60
-moved["jbi"] = "5,406,720 bytes"  # x 60 blocks, w 5, the output 60
-moved["bji"] = "6,389,760 bytes"  # x 60 blocks, w 15, the output 60
+moved["bij"] = "8,454,144 bytes"  # 12 blocks of x, 60 of w, 60 of the output
+moved["jbi"] = "5,406,720 bytes"  # 60 blocks of x, 5 of w, 60 of the output
+moved["bji"] = "6,389,760 bytes"  # 60 blocks of x, 15 of w, 60 of the output
 ### END SOLUTION
 
 # %% check="04.4"
@@ -183,10 +185,11 @@ checks.check("04.4", moved)
 #
 # *Difficulty 1 of 5. 4 minutes, 2 lines. Fast track.*
 #
-# `strips`, in the second cell, is the product of `x` and `w`: a step takes 8 whole rows of `x` and 128 whole columns of `w`,
-# and makes a block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the line in the comment it
-# keeps a strip of `x` and fetches all of `w` for it, again and again. Leave the kernel and the blocks as they are, and change
-# what stands between: return a grid and three index maps with which it moves at most a quarter of the bytes.
+# `strips`, in the second cell, multiplies `x` by `w`: a step takes 8 whole rows of `x` and 128 whole columns of `w`,
+# and makes an output block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the line in the
+# comment, the kernel keeps a strip of `x` and fetches all of `w` for it, again and again. Leave the kernel and the
+# blocks as they are, and change what connects them: return a grid and three index maps with which the kernel moves at
+# most a quarter of the bytes.
 
 
 # %% answer="04.5"
@@ -231,9 +234,10 @@ checks.check("04.5", order)
 #
 # *Difficulty 1 of 5. 4 minutes, 1 line.*
 #
-# The collection [Pallas Puzzles 2025](https://github.com/p-nordmann/pallas-puzzles-2025) explains grids with an array of
-# (64, 128, 256) in blocks of (8, 8, 8), and with the index map `lambda i, j, k: (8 * i, 8 * j, 8 * k)`. Here is that map in a
-# kernel that doubles a box of numbers, in blocks of (2, 8, 128), which a TPU takes. Write the map that it should have been.
+# The collection [Pallas Puzzles 2025](https://github.com/p-nordmann/pallas-puzzles-2025) explains grids with an array
+# of (64, 128, 256) in blocks of (8, 8, 8), and with the index map `lambda i, j, k: (8 * i, 8 * j, 8 * k)`. Below, this
+# map is used in a kernel that doubles a three-dimensional array, in blocks of (2, 8, 128), which a TPU accepts. Write
+# the map that it should have been.
 
 
 # %% given="04.6-broken"
@@ -255,7 +259,7 @@ def collections_map(i, j, k):
 
 # %% answer="04.6"
 def block_of_step(i, j, k):
-    """The block index of grid step (i, j, k), for x and for the output."""
+    """Return the block index of grid step (i, j, k), for x and for the output."""
     ### BEGIN SOLUTION
     return (i, j, k)
     ### END SOLUTION
@@ -265,7 +269,7 @@ def block_of_step(i, j, k):
 checks.check("04.6", block_of_step)
 
 # %% [markdown]
-# What do the judges say of the collection's map? Ask them: `checks.check("04.6", collections_map)`.
+# What do the judges say about the collection's map? Ask them with `checks.check("04.6", collections_map)`.
 
 # %%
 # checks.hint("04.6")
@@ -275,10 +279,11 @@ checks.check("04.6", block_of_step)
 #
 # *Difficulty 3 of 5. 12 minutes, 14 lines.*
 #
-# `fold` in the lesson added the blocks of each row of blocks. `fold_broken` adds the (8, 128) blocks of each *column* of
-# blocks. With `interpret=True` its numbers are right. On a chip they are wrong from three output blocks on: the grid leaves
-# each of them and comes back. Write `fold`, kernel and call, so that it computes the same with the same blocks. The number
-# of columns need not be a multiple of 128; that of the rows is one of 8.
+# `fold` in the lesson added up the blocks of each row of blocks. `fold_broken` adds up the (8, 128) blocks of each
+# *column* of blocks. With `interpret=True` its numbers are right, but on a chip they are wrong from three output blocks
+# on, because the grid leaves each output block and comes back to it. Write `fold`, the kernel and its call, so that it
+# computes the same sums in the same blocks. The number of rows is a multiple of 8, and the number of columns need not
+# be a multiple of 128.
 
 
 # %% given="04.7-broken"
@@ -305,7 +310,7 @@ viz.grid_player(fold_broken, jnp.zeros((32, 384)))
 
 # %% answer="04.7"
 def fold(x):
-    """x[8 K, N] -> [8, N]: the sum of the K blocks of each column of blocks."""
+    """Return the sum of the K blocks in each column of blocks: x[8 K, N] -> [8, N]."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, o_ref):
@@ -336,8 +341,9 @@ checks.check("04.7", fold)
 #
 # *Difficulty 3 of 5. 10 minutes, 7 lines. Fast track.*
 #
-# `row_sums(x)` adds up each row, in blocks of (8, 128), for any number of rows and columns. The call is given, the kernel is
-# yours. What hangs over the last column must not reach the sum. `columns` is the number of columns of the whole array.
+# `row_sums(x)` adds up each row, in blocks of (8, 128), for any number of rows and columns. The call is given, and you
+# write the kernel. Whatever lies past the last column must not reach the sum. `columns` is the number of columns of the
+# whole array.
 
 
 # %% answer="04.8"
@@ -379,8 +385,8 @@ checks.check("04.8", row_sums)
 #
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
-# `row_max(x)` should return the largest number of each row. Somebody tried it with 16 rows and was content. With 20 rows it
-# is wrong. One line is to blame: which?
+# `row_max(x)` should return the largest element of each row. Somebody tested it with 16 rows and found it right, but
+# with 20 rows it is wrong. Which one line is to blame?
 
 # %% given="04.9"
 checks.listing("04.9")
@@ -402,17 +408,18 @@ checks.check("04.9", line)
 #
 # *No points. 5 minutes, two or three sentences.*
 #
-# The order of a grid's axes is chosen for two reasons. Which are they, which of them is about being right and which about
-# being fast, and which rule of the chip is behind each? Write, and run both cells: the check shows ours. Then judge yours:
-# below your text add the line `checks.assess("04.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+# There are two reasons for choosing the order of a grid's axes. What are they, which of them is about being right and
+# which about being fast, and which rule of the chip is behind each? Write your explanation and run both cells; the
+# check then shows ours. Then assess yours: below your text, add the line `checks.assess("04.10", "yes")`, or the same
+# with `"partly"` or `"no"`, and run both cells again.
 
 # %% answer="04.10"
 why = None
 ### BEGIN SOLUTION
-why = """To be right: all steps that visit one output block must be consecutive, since a block
-that is left goes back to HBM and is not fetched again; so the reduction goes last. To be
-fast: a block whose index stays the same is not copied again; so the axes that the most
-expensive operand does not use go last, as far as the first rule allows."""
+why = """The kernel is right only if all steps that visit one output block are consecutive,
+because a block that is left goes back to HBM and is not fetched again, so the reduction goes
+last. It is fast if the axes that the most expensive operand does not use go last, as far as
+the first rule allows, because a block whose index stays the same is not copied again."""
 checks.assess("04.10", "yes")
 ### END SOLUTION
 
@@ -427,13 +434,15 @@ checks.check("04.10", why)
 #
 # *Difficulty 5 of 5. 35 minutes, 28 lines. Further.*
 #
-# Everything of this lesson in one kernel, and nothing given. `matmul(x, w)` multiplies x[M, K] by w[K, N], in bfloat16, with sums
-# in float32 and the result in bfloat16. All three axes may be long, so all three are cut: the grid has three axes, the one
-# that is summed over last. And none of them need be a multiple of anything. The check tries M, K, N = 32, 256, 256, then 40, 300, 200
-# and 5, 130, 70, and asks how much VMEM a K, an M or an N of 65,536 would take.
+# This exercise puts the whole lesson into one kernel, and nothing is given. `matmul(x, w)` multiplies x[M, K] by w[K,
+# N] in bfloat16, accumulates in float32, and returns bfloat16. All three axes may be long, so all three are cut: the
+# grid has three axes, and the one that is summed over comes last. No axis need be a multiple of anything. The check
+# tries M, K, N = 32, 256, 256, then 40, 300, 200 and 5, 130, 70, and asks how much VMEM the kernel would take if K, M
+# or N were 65,536.
 #
-# A sum in bfloat16 is rounded at every step. So collect it in a **scratch**, a buffer in VMEM that belongs to the kernel:
-# `scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]` in the call, and one more ref behind the outputs.
+# A sum in bfloat16 would be rounded at every step. So accumulate in **scratch**, a buffer in VMEM that belongs to the
+# kernel: pass `scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]` in the call, and the kernel receives one more ref
+# after the outputs.
 
 # %% answer="04.11"
 matmul = None
@@ -445,7 +454,7 @@ def matmul_kernel(x_ref, w_ref, o_ref, acc_ref, *, depth):
     def zero():
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+    left = depth - 128 * pl.program_id(2)  # how much of K is left from this step on
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
     row = jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0)
     x = jnp.where(column < left, x_ref[...], 0)
@@ -485,13 +494,14 @@ checks.check("04.11", matmul)
 #
 # *Difficulty 5 of 5. 25 minutes, 14 lines. Further.*
 #
-# `product(x, w)` is `x @ w` in float32 and may use 448 KiB of VMEM. Its **score** is the bytes it moves between HBM and the chip for
-# x[256, 128] and w[128, 1280], the fewer the better. What stands outside the kernel counts too. **Par is 2,621,440**: at par or
-# below it passes. Blocks of (128, 128) move 2,752,512 bytes in one order of the grid and 3,276,800 in the other: both miss it. M
-# is a multiple of 64, N of 256, K is 128.
+# `product(x, w)` is `x @ w` in float32 and may use 448 KiB of VMEM. Its **score** is the number of bytes that it moves
+# between HBM and the chip for x[256, 128] and w[128, 1280], and fewer is better. Bytes that are moved outside the
+# kernel count too. **Par is 2,621,440**: an answer passes at par or below. Blocks of (128, 128) move 2,752,512 bytes in
+# one order of the grid and 3,276,800 in the other, so both orders miss par. M is a multiple of 64, N is a multiple of
+# 256, and K is 128.
 #
-# You choose everything: the blocks, the order, the index maps. Ours turns back at the end of a strip, as one mows a lawn. It
-# can be beaten.
+# You choose everything: the blocks, the order and the index maps. Our answer reverses its direction at the end of each
+# strip, as one does when mowing a lawn, and it can be beaten.
 
 # %% answer="04.12"
 product = None
@@ -505,7 +515,7 @@ def product_kernel(x_ref, w_ref, o_ref):
 def product(x, w):
     down, across = x.shape[0] // 64, w.shape[1] // 256
 
-    def turning(j, i):  # down one strip, and up the next
+    def turning(j, i):  # down one strip, then up the next
         return jnp.where(j % 2 == 0, i, down - 1 - i)
 
     return pl.pallas_call(
@@ -531,7 +541,7 @@ checks.check("04.12", product)
 # %% [markdown]
 # ## Where next
 #
-# You choose blocks that a chip takes and orders that are right and cheap. Lesson 5 opens the machine that copies them: when a
-# copy starts, what it hides behind, and how much VMEM that costs.
+# You can now choose blocks that a chip accepts, and orders that are right and cheap. Lesson 5 explains the pipeline
+# that copies the blocks: when a copy starts, which work hides it, and how much VMEM the pipeline costs.
 #
 # <!-- next -->

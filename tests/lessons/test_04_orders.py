@@ -27,7 +27,7 @@ def test_the_number_of_another_order_gets_a_question_about_what_differs():
     assert near["bji"][value["jbi"]].endswith("x is copied as often. How often does j change when b comes first?")
     assert near["jbi"][value["bji"]].endswith("x is copied as often. How often does j change when j comes first?")
     for order, other in (("bij", "jbi"), ("bij", "bji"), ("jbi", "bij"), ("bji", "bij")):
-        assert near[order][value[other]].endswith("which of x and w gets a new block at every step then?")
+        assert near[order][value[other]].endswith("Which of x and w then gets a new block at every step?")
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -37,7 +37,7 @@ def _eight_rows(call: str, x: object, block: object) -> None:
     if isinstance(rows, int) and rows != 8 < x.shape[0]:
         raise Unfit(
             f"{call}: a block of {tuple(block)} has {rows} {'row' if rows == 1 else 'rows'}. Eight rows stay together.",
-            "an index map moves whole blocks, and the order inside a block stays: how many rows has a block then?",
+            "an index map moves whole blocks and keeps the order inside them. How many rows must a block have, then?",
         )
 
 
@@ -50,10 +50,11 @@ EXERCISE = Exercise(
     reference=_reverse,
     build=call_reverse,
     hints=(
-        "One step for each eight rows. Step 0 writes the first output block: which block of x does it read?",
+        "Use one grid step for each eight rows. Step 0 writes the first output block. Which block of x does it read?",
         "Blocks are counted from 0, so the last of n blocks has number n - 1. A block of (8, columns) spans all "
-        "columns, and so is legal for any number of them.",
-        "(rows // 8,), (8, columns), then lambda i: (rows // 8 - 1 - i, 0) for x and lambda i: (i, 0) for the output.",
+        "columns, so it is legal for any number of columns.",
+        "Return (rows // 8,), (8, columns), then lambda i: (rows // 8 - 1 - i, 0) for x and lambda i: (i, 0) for the "
+        "output.",
     ),
     points=1,
 )

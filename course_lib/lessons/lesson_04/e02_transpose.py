@@ -49,11 +49,12 @@ EXERCISE = Exercise(
     reference=_transpose_blocks,
     build=_call_transpose,
     hints=(
-        "Begin with the output: its map is in the docstring. And r: along which axis of the output does it lie? "
-        "Which letter counts the blocks there?",
-        "A map takes (i, j) and may return them in another order. r has one row of blocks, so the first number of "
-        "its block is always 0.",
-        "For x lambda i, j: (j, i); for r, whose second number is the column of the output, lambda i, j: (0, j).",
+        "Begin with the output, whose map is in the docstring. Then r: along which axis of the output does it lie, and "
+        "which letter counts the blocks on that axis?",
+        "A map takes (i, j) and may return them in another order. r has only one row of blocks, so the first number "
+        "of its block index is always 0.",
+        "The map of x is lambda i, j: (j, i). The second number of r's block index is the output's column of blocks, "
+        "so its map is lambda i, j: (0, j).",
     ),
     points=1,
 )

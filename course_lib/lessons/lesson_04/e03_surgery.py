@@ -19,11 +19,11 @@ SURGERY = {
 
 _DICT = f"a dict with the keys {', '.join(SURGERY)}"
 
-_RETURN_DICT = 'end the function with return {"a": (8, ...), "b": ...}, and a block for each of the five.'
+_RETURN_DICT = 'end the function with return {"a": (8, ...), "b": ...}, with a block for each of the five arrays.'
 
 _WHAT_IS_LEGAL = (
-    "the last size is a multiple of 128, the one before of 8, or it is the whole axis; None counts as 1. For a vector "
-    "it is a multiple of 1024, a power of two from 128 on (float32), or the whole axis."
+    "the last size must be a multiple of 128 and the one before it a multiple of 8, or the whole axis; None counts as "
+    "1. The size for a vector must be a multiple of 1024, a power of two from 128 on (float32), or the whole axis."
 )
 
 
@@ -31,21 +31,23 @@ def blocks_of(legal_blocks) -> dict[str, tuple]:
     """Return the learner's five blocks as tuples. Raise Unfit for anything that is not a block of the right rank."""
     blocks = legal_blocks()
     if not isinstance(blocks, dict):
-        raise Unfit(f"legal_blocks() returned {described(blocks)}; asked for is {_DICT}.", _RETURN_DICT)
+        raise Unfit(f"legal_blocks() returned {described(blocks)}. It should return {_DICT}.", _RETURN_DICT)
     if missing := [name for name in SURGERY if name not in blocks]:
-        raise Unfit(f"legal_blocks() has no block for {', '.join(missing)}; asked for is {_DICT}.", _RETURN_DICT)
+        raise Unfit(f"legal_blocks() has no block for {', '.join(missing)}. It should return {_DICT}.", _RETURN_DICT)
     if strange := [key for key in blocks if key not in SURGERY]:
-        raise Unfit(f"legal_blocks() has the key {strange[0]!r:.40}; asked for is {_DICT}.", _RETURN_DICT)
+        raise Unfit(f"legal_blocks() has the key {strange[0]!r:.40}. It should return {_DICT}.", _RETURN_DICT)
     for name, (array, sick) in SURGERY.items():
         block, axes = blocks[name], "1 axis" if len(sick) == 1 else f"{len(sick)} axes"
         if not isinstance(block, tuple | list) or len(block) != len(sick):
             raise Unfit(
-                f"{name}: its block is {described(block)}; {array} has {axes}.",
-                f"give one size for each axis, as in the block {sick} that it had"
-                + ("; a tuple of one has a comma." if len(sick) == 1 else "."),
+                f"{name}: its block is {described(block)}, but {array} has {axes}.",
+                f"give one size for each axis, as in the original block {sick}."
+                + (" A tuple of one size needs a comma." if len(sick) == 1 else ""),
             )
         if wrong := [b for b in block if b is not None and (type(b) is not int or b < 1)]:
-            raise Unfit(f"{name}: {wrong[0]!r:.40} is no size of a block.", "a size is an integer above 0, or None.")
+            raise Unfit(
+                f"{name}: {wrong[0]!r:.40} is not the size of a block.", "a size is an integer above 0, or None."
+            )
     return {name: tuple(blocks[name]) for name in SURGERY}
 
 
@@ -63,14 +65,16 @@ def refused_sizes(legal_blocks) -> list[str]:
         sizes = [1 if size is None else size for size in block]
         for axis, size in enumerate(sizes):
             if not cost.is_legal_size(size, x.shape[axis], axis=axis, rank=x.ndim, dtype=x.dtype):
-                said.append(f"{name}: {block} has {block[axis]} on the {where[axis]}, of {x.shape[axis]}.")
+                said.append(f"{name}: {block} has {block[axis]} on the {where[axis]}, whose length is {x.shape[axis]}.")
     return said
 
 
 def call_surgery(legal_blocks):
     blocks = blocks_of(legal_blocks)
     if said := refused_sizes(legal_blocks):
-        raise Unfit(f"No TPU takes {'this' if len(said) == 1 else 'these'}. {' '.join(said)}", _WHAT_IS_LEGAL)
+        raise Unfit(
+            f"No TPU accepts {'this block' if len(said) == 1 else 'these blocks'}. {' '.join(said)}", _WHAT_IS_LEGAL
+        )
 
     def copy_all(*arrays):
         return tuple(copy_in_blocks(x, blocks[name]) for name, x in zip(SURGERY, arrays, strict=True))
@@ -90,7 +94,7 @@ def _smallest_change(legal_blocks):
         changed = [axis for axis in range(len(sick)) if block[axis] != sick[axis]]
         if len(changed) > 1:
             return (
-                f"{name}: from {sick} to {block} are {len(changed)} changes. One is enough.",
+                f"{name}: you changed {len(changed)} sizes, from {sick} to {block}. One change is enough.",
                 "which one of its sizes was refused? Leave the others as they were.",
             )
         (axis,) = changed
@@ -99,7 +103,7 @@ def _smallest_change(legal_blocks):
         if abs(block[axis] - was) > min(abs(size - was) for size in legal):
             return (
                 f"{name}: {block} is legal for {array}, but there is a legal size nearer to {was} than {block[axis]}.",
-                "list what is legal on that axis: the multiples around it, and the whole axis.",
+                "list the legal sizes on that axis: the nearest multiples, and the whole axis.",
             )
 
 
@@ -113,11 +117,11 @@ EXERCISE = Exercise(
     build=call_surgery,
     also=(_smallest_change,),
     hints=(
-        "Of the last two sizes, the one before last goes with the rows of a register and the last with its lanes. "
+        "Of the last two sizes, the second-to-last corresponds to the rows of a register and the last to its lanes. "
         "Which of the two is at fault in each block?",
-        "A whole axis is always legal, and so it may be the nearest size. A None among the last two counts as 1.",
-        "The last but one is a multiple of 8, for bfloat16 too: 14 lies between 8 and 16. A vector wants a "
-        "multiple of 1024, or a power of two: what is nearest to 1000?",
+        "A whole axis is always legal, so it may be the nearest legal size. A None among the last two counts as 1.",
+        "The second-to-last size is a multiple of 8, for bfloat16 too, and 14 lies between 8 and 16. The size for a "
+        "vector is a multiple of 1024 or a power of two. Which of these is nearest to 1000?",
     ),
     points=2,
 )

@@ -51,21 +51,21 @@ def _predict(order: str) -> Predict:
     x, w = _copies(order, "bi"), _copies(order, "j")
     value = x * X_BYTES + w * W_BYTES + steps * O_BYTES
     near = {
-        x * X_BYTES + w * W_BYTES: "That is what comes in. Where does the output go?",
-        x + w + steps: "That is how many blocks are copied. How many bytes has each?",
-        x * X_BYTES + w * W_BYTES + steps * O_BYTES // 2: "x and w are bfloat16. What is the output?",
-        2 * (x * X_BYTES + w * W_BYTES) + steps * O_BYTES: "The output is float32. What are x and w?",
+        x * X_BYTES + w * W_BYTES: "You count only the bytes that come in. Where does the output go?",
+        x + w + steps: "That is the number of blocks that are copied. How many bytes does each block have?",
+        x * X_BYTES + w * W_BYTES + steps * O_BYTES // 2: "x and w are bfloat16. Which dtype does the output have?",
+        2 * (x * X_BYTES + w * W_BYTES) + steps * O_BYTES: "The output is float32. Which dtype do x and w have?",
         steps
-        * (X_BYTES + W_BYTES + O_BYTES): "That would be a copy of everything at every step. Which block stands still "
-        "from one step to the next?",
-        12 * X_BYTES + 5 * W_BYTES + 60 * O_BYTES: "That would be every block once. A block that is left and wanted "
+        * (X_BYTES + W_BYTES + O_BYTES): "That would be a copy of every block at every step. Which block stays the "
+        "same from one step to the next?",
+        12 * X_BYTES + 5 * W_BYTES + 60 * O_BYTES: "That counts every block once. A block that is left and needed "
         "again is copied again.",
     }
     each_once = {"x": 12 * X_BYTES + w * W_BYTES, "w": x * X_BYTES + 5 * W_BYTES}
     for operand, copies in (("x", 12), ("w", 5)):
         near[each_once[operand] + steps * O_BYTES] = (
-            f'You count every block of {operand} once, {copies} copies. In "{order}" {order[2]} runs fastest: is a '
-            f"block of {operand} left there, and wanted again?"
+            f'You count every block of {operand} once, which is {copies} copies. In "{order}", {order[2]} runs '
+            f"fastest. Is a block of {operand} left in that order, and needed again?"
         )
     for other in ("bij", "jbi", "bji"):
         moved = _copies(other, "bi") * X_BYTES + _copies(other, "j") * W_BYTES + steps * O_BYTES
@@ -78,10 +78,10 @@ def _asked_of(order: str, other: str) -> str:
     """Return a question that tells ``order`` from ``other``; if the fastest axis is the same, it is about the rest."""
     if order[2] == other[2]:
         return (
-            f"In that one {order[2]} runs fastest as well, and x is copied as often. How often does j change when "
+            f"In that order {order[2]} runs fastest as well, and x is copied as often. How often does j change when "
             f"{order[0]} comes first?"
         )
-    return f'In "{order}" {order[2]} runs fastest: which of x and w gets a new block at every step then?'
+    return f'In "{order}", {order[2]} runs fastest. Which of x and w then gets a new block at every step?'
 
 
 EXERCISE = Exercise(
@@ -91,14 +91,15 @@ EXERCISE = Exercise(
     defines="moved",
     asks=Several(
         parts={order: _predict(order) for order in ("bij", "jbi", "bji")},
-        why="an operand is copied once for each change of its block.",
+        why="an operand is copied once for each change of its block index.",
     ),
     hints=(
-        "First the bytes of one block of x, of w and of the output. Then how many blocks of each are copied in "
-        "all. Multiply, then add.",
-        "Multiply the grid's sizes from the first axis down to the last one that the index map uses. x uses b and "
-        "i, w uses j, the output uses all three.",
-        'In "bij": x 3 * 4 = 12 copies of 49,152 bytes, w 3 * 4 * 5 = 60 of 98,304, the output 60 of 32,768.',
+        "First compute the bytes of one block of x, of w and of the output. Then count how many blocks of each are "
+        "copied in all. Multiply, then add.",
+        "Multiply the lengths of the grid's axes from the first one to the last one that the index map uses. x uses b "
+        "and i, w uses j, and the output uses all three.",
+        'In "bij", x needs 3 * 4 = 12 copies of 49,152 bytes, w needs 3 * 4 * 5 = 60 of 98,304, and the output '
+        "needs 60 of 32,768.",
     ),
     points=2,
 )

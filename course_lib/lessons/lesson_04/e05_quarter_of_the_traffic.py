@@ -59,11 +59,11 @@ EXERCISE = Exercise(
     build=_call_strips,
     budget=judges.Budget(hbm_bytes=_quarter),
     hints=(
-        "Which operand is fetched again and again, and which of the two would be cheaper to fetch so often?",
+        "Which operand is fetched again and again? Which of the two would be cheaper to fetch so often?",
         "A block stays in VMEM while the last axis runs, if its index map does not use that axis. Which of i and j "
-        "does w not use?",
-        "Let j come first: the grid is (across, down), and every index map begins lambda j, i: and returns what it "
-        "returned.",
+        "does the map of w not use?",
+        "Let j come first: the grid is (across, down), and every index map begins with lambda j, i: and returns the "
+        "same as before.",
     ),
     points=1,
 )

@@ -20,7 +20,7 @@ def _boxes() -> list[tuple]:
 
 def _call_box(index_map):
     if not callable(index_map):
-        raise Unfit(f"What you handed to check is {described(index_map)}.", "hand over the function block_of_step.")
+        raise Unfit(f"You passed {described(index_map)} to the check.", "pass it the function block_of_step.")
 
     def double_box(x):
         block = pl.BlockSpec((2, 8, 128), index_map)
@@ -39,9 +39,9 @@ EXERCISE = Exercise(
     reference=lambda x: 2 * x,
     build=_call_box,
     hints=(
-        "Pallas multiplies what an index map returns by the block's sizes. What is left for the map to say?",
-        "At step (1, 0, 0) the second pair of sheets is wanted, which is block 1 on that axis.",
-        "One line does it: return (i, j, k)",
+        "Pallas multiplies what an index map returns by the block's sizes. What is left for the map to return?",
+        "Step (1, 0, 0) needs elements 2 and 3 on the first axis, which are block 1 on that axis.",
+        "One line is enough: return (i, j, k)",
     ),
     points=1,
 )

@@ -22,7 +22,7 @@ def _in_the_same_blocks(fold):
     shape = tuple(int(n) for n in call.inputs[0].block_shape)
     if shape != (8, 128):
         return (
-            f"The blocks of {call.inputs[0].name} are {shape}; asked for are those of fold_broken, (8, 128).",
+            f"The blocks of {call.inputs[0].name} are {shape}. They should be those of fold_broken, (8, 128).",
             "keep the blocks, and change the order in which the grid visits them.",
         )
 
@@ -36,12 +36,12 @@ EXERCISE = Exercise(
     reference=_fold,
     also=(_in_the_same_blocks,),
     hints=(
-        "Write down the output's block at each step of fold_broken for three columns of blocks. When is it left, and "
-        "when visited again?",
-        "The axis along which the output's block stays the same goes last: the grid is (columns, rows), in blocks. "
-        "What becomes of the index maps, and of the condition in the kernel?",
-        "Both maps begin lambda j, k: and return what they returned; the kernel asks for pl.program_id(1) now, "
-        "since the reduction is axis 1.",
+        "Write down the output block at each step of fold_broken, for three columns of blocks. When does the grid "
+        "leave a block, and when does it visit the same block again?",
+        "The axis along which the output block stays the same goes last, so the grid is (columns, rows), in blocks. "
+        "How does this change the index maps, and the condition in the kernel?",
+        "Both maps begin with lambda j, k: and return the same as before. The kernel now needs pl.program_id(1), "
+        "because the reduction is axis 1.",
     ),
     points=2,
 )

@@ -14,10 +14,12 @@ EXERCISE = Exercise(
     sizes=({"M": 16, "N": 384}, {"M": 16, "N": 300}, {"M": 21, "N": 130}, {"M": 5, "N": 64}),
     reference=lambda x: jnp.sum(x, axis=1, keepdims=True),
     hints=(
-        "Three things: set o_ref to zero at the first step of axis 1; choose what lies inside; add its row sums.",
+        "The kernel does three things: it sets o_ref to zero at the first step of axis 1, selects the elements "
+        "that lie inside the array, and adds their row sums to o_ref.",
         "jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) counts the columns of the block from 0. This step's "
         "block begins at column 128 * pl.program_id(1) of the array.",
-        "jnp.where(column < columns, x_ref[...], 0), then jnp.sum(..., axis=1, keepdims=True), added to o_ref.",
+        "Compute jnp.where(column < columns, x_ref[...], 0), then jnp.sum(..., axis=1, keepdims=True), and add the "
+        "result to o_ref.",
     ),
     points=2,
 )

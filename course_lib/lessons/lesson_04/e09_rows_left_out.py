@@ -38,18 +38,19 @@ EXERCISE = Exercise(
         function="row_max",
         refused_by="numbers",
         near={
-            2: "What hangs over the end are rows of their own: they do no harm to the maximum of another row.",
-            7: "The block spans every column, and 8 rows are legal for any number of rows. A last block that hangs "
-            "over does no harm.",
-            8: "One column out, all of that axis: legal, and block i goes with block i of x.",
-            11: "One number for each row, whether 8 divides them or not.",
+            2: "What lies past the end are rows of their own, so they cannot change the maximum of another row.",
+            7: "The block spans every column, and 8 rows are legal for any number of rows. A last block that extends "
+            "past the end does no harm.",
+            8: "The output has one column and the block spans it, so the block is legal. Output block i belongs "
+            "to block i of x.",
+            11: "The result has one number for each row, whether or not 8 divides the number of rows.",
         },
         why="20 rows need three steps, and 20 // 8 is 2.",
     ),
     hints=(
-        "With 16 rows it is right. What is different about 20?",
-        "How many blocks of 8 rows does it take to cover 20, and how many does the kernel visit?",
-        "// rounds down. pl.cdiv rounds up.",
+        "With 16 rows the result is right. What is different about 20 rows?",
+        "How many blocks of 8 rows does it take to cover 20 rows, and how many does the grid visit?",
+        "The operator // rounds down, and pl.cdiv rounds up.",
     ),
     points=1,
 )

@@ -9,20 +9,23 @@ EXERCISE = Exercise(
     kind="explain",
     defines="why",
     asks=Explain(
-        model="To be right: all steps that visit one output block must follow one another, because a block that "
-        "is left goes back to HBM and is not fetched again. So the axes that choose the output block come first "
-        "and the reduction comes last. To be fast: a block whose index does not change is not copied again. So the "
-        "axes that the most expensive operand does not use come last, as far as the first rule leaves a choice.",
+        model="The first reason is to be right: all steps that visit one output block must follow one another, because "
+        "a block that is left goes back to HBM and is not fetched again. So the axes that choose the output block "
+        "come first, and the reduction comes last. The second reason is to be fast: a block whose index does not "
+        "change is not copied again. So the axes that the most expensive operand does not use come last, as far as "
+        "the first rule leaves a choice.",
         look_for=(
-            "consecutive visits of an output block, and that a block that was left is not fetched again",
-            "the skipped copy of an input whose index stands still",
-            "that the first is about right and wrong, the second about bytes",
+            "that the steps of an output block are consecutive, because a block that was left is not fetched again",
+            "that the copy of an input is skipped while its block index stays the same",
+            "that the first reason is about right and wrong, and the second about bytes",
         ),
     ),
     hints=(
-        "One reason has to do with outputs, the other with inputs.",
-        "What happens to an output block when the grid moves on? And to an input block when it does not?",
-        "One sentence on the reduction axis, one on the operand that costs most, one on which rule comes first.",
+        "One reason concerns the outputs, the other the inputs.",
+        "What happens to an output block when the grid moves on to another one? What happens to an input block while "
+        "its index stays the same?",
+        "Write one sentence about the reduction axis, one about the operand that costs most, and one about which rule "
+        "comes first.",
     ),
     points=0,
 )

@@ -10,7 +10,7 @@ from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import at_random
 
-LONG = 65_536  # of an axis: whole, a block of 128 by it takes 16 MiB
+LONG = 65_536  # length of an axis; one bfloat16 block of 128 by this length takes 16 MiB
 
 
 def _long() -> list[tuple]:
@@ -29,8 +29,8 @@ def _serves_long_sums(matmul):
         needs = cost.vmem_bytes(grid.walk(matmul, x, w))
         if needs > limit:
             return (
-                f"For x[{m:,}, {k:,}] @ w[{k:,}, {n:,}] it needs {text.size(needs)} of VMEM; a kernel may use "
-                f"{text.size(limit)}.",
+                f"For x[{m:,}, {k:,}] @ w[{k:,}, {n:,}] the kernel needs {text.size(needs)} of VMEM, but it may "
+                f"use only {text.size(limit)}.",
                 "cut the long axis too, into blocks whose size does not grow with it.",
             )
     return None
@@ -48,9 +48,11 @@ def _sum_so_far(x, w, *, grid, k):
 
 def _probes(grid):
     """Return probes of the accumulator after each step of the first output block."""
-    first = "take the step apart: which part of x_ref and of w_ref do the masks let through, and what product is it?"
+    first = (
+        "check this step by hand: which parts of x_ref and w_ref do the masks let through, and what is their product?"
+    )
     later = (
-        "what becomes of the sum that the step before left, and which part of these blocks do the masks let through?"
+        "what happens to the sum that the step before left, and which parts of these blocks do the masks let through?"
     )
     return [
         judges.Probe(
@@ -78,12 +80,13 @@ EXERCISE = Exercise(
     also_at=lambda: [tuple(at_random(type, number) for number, type in enumerate(types)) for types in _long()],
     probes=tuple(probe for steps in itertools.product((1, 2, 4), (1, 2), (1, 2)) for probe in _probes(steps)),
     hints=(
-        "First the sizes that blocks divide: a grid of three axes, the one that is summed over last; zero a scratch at "
-        "its first step, add a product at each, and write o_ref at its last.",
-        "bfloat16 has 8 bits for a number: a sum that is collected in o_ref is rounded at every step. "
-        "scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)] is a float32 of your own, behind the outputs.",
-        "What hangs over M or N is written nowhere. What hangs over K is added up. Choose with jnp.where, as in 04.8, "
-        "and on both sides: 0 times NaN is NaN.",
+        "Begin with sizes that the blocks divide. The grid has three axes, and the one that is summed over comes last. "
+        "Set a scratch to zero at the first step of that axis, add a product at each step, and write o_ref at the "
+        "last.",
+        "bfloat16 has 8 significant bits, so a sum that is collected in o_ref is rounded at every step. With "
+        "scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)] the kernel receives a float32 ref after the outputs.",
+        "What lies past the end of M or N is not written anywhere, but what lies past the end of K is added up. Select "
+        "with jnp.where, as in 04.8, in both operands, because 0 times NaN is NaN.",
     ),
     points=3,
 )

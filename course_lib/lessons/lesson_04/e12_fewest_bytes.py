@@ -26,12 +26,12 @@ EXERCISE = Exercise(
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     golf=Golf(unit=BYTES, par=2_621_440),
     hints=(
-        "With blocks of (bm, bn) in the output, x and w are fetched in strips. Write down, for both orders of the "
-        "grid, how often all of x and all of w is fetched. Which sizes make the two numbers small, and fit?",
-        "A tall strip of w that stands still costs its bytes once; then x is fetched once for each strip. Blocks of "
+        "With output blocks of (bm, bn), x and w are fetched in strips. Write down, for both orders of the grid, how "
+        "often all of x and all of w are fetched. Which sizes make the two numbers small and still fit?",
+        "If a strip of w stays in VMEM, its bytes are moved once, and x is fetched once for each strip of w. Blocks of "
         "(64, 256) fit.",
-        "At the end of a strip the last block of x is in VMEM, and the next strip begins with the first one. Must it? "
-        "An index map may compute: jnp.where(j % 2 == 0, ..., ...) turns every second way round.",
+        "At the end of a strip, the last block of x is in VMEM, but the next strip begins with the first block. "
+        "Must it? An index map may compute: jnp.where(j % 2 == 0, ..., ...) reverses direction in every second strip.",
     ),
     points=3,
 )
