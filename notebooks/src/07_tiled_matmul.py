@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Lesson 7: Tiled matmul
 #
-# *60 minutes, then 60 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 1, lesson 4, and of lesson 5 the buffers and the VMEM; lesson 3 helps with the roofs. A TPU adds one thing: on it
-# you see what a float32 product in one pass really is.*
+# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 1, lesson 4, and the buffers and VMEM of lesson 5; lesson 3 helps with the roofs. You do not need a TPU; with one, you
+# can see how accurate a float32 matmul in one pass really is.*
 #
-# Below is one kernel, a product in blocks of `bm` x `bk` and `bk` x `bn`, and three choices of these three numbers. Each
-# makes 512 steps of the same work out of a product of 4096 x 4096 matrices. Run the three cells.
+# Below is one kernel, a tiled matmul whose blocks are `bm` x `bk` and `bk` x `bn`, and three choices of these three
+# block sizes. Each choice splits a matmul of 4096 x 4096 matrices into 512 steps with the same amount of work. Run the
+# three cells.
 
 # %%
 # FIRST CELL
@@ -60,7 +61,7 @@ def product_in_jax(x, y):
 CUTS = {"A": (1024, 1024, 128), "B": (1024, 128, 1024), "C": (512, 512, 512)}
 for name, (bm, bk, bn) in CUTS.items():
     steps = (4096 // bm) * (4096 // bk) * (4096 // bn)
-    print(f"{name}: {steps} steps, in each {bm * bk * bn:,} pairs multiplied and added")
+    print(f"{name}: {steps} steps of {bm * bk * bn:,} multiply-adds each")
 
 # %%
 square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
@@ -75,24 +76,26 @@ reports = {name: compiled(*blocks) for name, blocks in CUTS.items()}
 xla = compiler.compile_tpu(product_in_jax, square, square, time_limit_s=60)
 for report in sorted(reports.values(), key=lambda report: report.seconds):
     print(f"one of the three: {report.seconds * 1e6:6.0f} us, predicted (compiler)")
-print(f"XLA's own product: {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
+print(f"XLA's own matmul:  {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
 
 # %% [markdown]
-# One of them takes nearly twice as long as the others. **Which? And which of the three numbers must not be small?** Write
-# down a letter and a name. XLA is faster than all three: can this kernel catch up, with three other numbers?
+# One of the three takes nearly twice as long as the others. **Which one is it, and which of the three block sizes must
+# not be small?** Write down a letter and a block size. XLA's own matmul is faster than all three. Can this kernel catch
+# up if you give it other block sizes?
 #
 # After this lesson you can
-# - say where the sum of a product belongs, in the output or in scratch,
-# - choose blocks by bytes, steps and room,
-# - make all three axes ragged,
+# - say whether a matmul should accumulate in its output or in scratch,
+# - choose blocks by their bytes, their steps and the VMEM that they take,
+# - handle a matmul whose three axes are all ragged,
 # - multiply operands that are stored transposed,
-# - say how exact a product of float32 is.
+# - say how accurate a float32 matmul is.
 #
-# ## K into the grid
+# ## K as an axis of the grid
 #
-# A block with all of K grows with K, so K is cut as well, and gets the last axis of the grid. Below is the same product with
-# its sum in `o_ref`. **Predict,** for the grid (3, 2, 3): how often is `o_ref` set to zero, how often is something added, how
-# often does it go back to HBM? Then press Play: the lane below VMEM counts the parts of the sum in `o_ref`.
+# If a block held all of K, it would grow with K. So K is cut into blocks as well, and becomes the last axis of the
+# grid. Below is the same matmul, but it accumulates in `o_ref`. **Predict** three counts for the grid (3, 2, 3): how
+# often is `o_ref` set to zero, how often is a partial product added to it, and how often is a block of it written back
+# to HBM? Then press Play. The lane below VMEM counts how many parts of its sum `o_ref` already holds.
 
 
 # %% tags=["predict"]
@@ -130,14 +133,16 @@ for row in cost.traffic(grid.walk(in_small_blocks, x, y)):
     print(f"{row.name} {row.copies} copies {row.direction}")
 
 # %% [markdown]
-# Six times zero, eighteen times added, six times stored: once for each output block. While k runs, the sum stays. So k is
-# last.
+# `o_ref` is set to zero 6 times, and 6 blocks are written back, one for each output block. A partial product is added
+# 18 times, once in each step. While k runs, the output block stays in VMEM and the sum stays with it, which is why k is
+# the last axis.
 #
 # ## Where the sum belongs
 #
-# The output above is float32. A bfloat16 keeps 8 binary digits, so a bfloat16 `o_ref` rounds the sum at each step. The
-# kernel of the opening adds in a float32 scratch and rounds once. Lesson 4 compared the two in 32 steps. **What is the
-# difference in one step?** And how does each error go on from there? Sketch two curves.
+# The output above is float32. A bfloat16 keeps only 8 binary digits, so a bfloat16 `o_ref` would round the sum at every
+# step. The kernel of the opening avoids this: it accumulates in a float32 scratch and rounds once, at the end. Lesson 4
+# compared the two kernels over 32 steps. **How far apart are they if all of K is a single step?** And how does each
+# error change as the same K is cut into more steps? Sketch two curves.
 
 # %% tags=["predict"]
 deep_x = jax.random.normal(jax.random.key(2), (16, 4096), jnp.bfloat16)
@@ -162,33 +167,38 @@ for name, kernel in (
     axes.plot(steps, [100 * error for error in found], "o-", label=name)
     print(f"{name:29} {found[0]:.2%} in 1 step, {found[-1]:.2%} in 32")
 axes.set_xscale("log", base=2)
-axes.set(xlabel="steps over K = 4096", ylabel="error, % of the numbers")
+axes.set(xlabel="steps over K = 4096", ylabel="relative error, %")
 axes.set_xticks(steps, labels=steps)
 axes.set_ylim(bottom=0)
 axes.legend()
 viz.plot_picture(
-    fig, "One line rises with the steps, for each step rounds the sum; one is flat."
+    fig,
+    "The line of the bfloat16 o_ref rises with the steps, because each step rounds the sum; "
+    "the line of the float32 scratch is flat.",
 )
 
 # %% [markdown]
-# In one step both round once, and are equally good. So the rounding of the sum is to blame, not the products.
+# With a single step, both kernels round once and are equally accurate. So the extra error comes from rounding the sum
+# at every step, and not from the partial products.
 #
-# > **Add in `o_ref` if the output has the dtype of the sum. If it is narrower, add in a scratch of that dtype, and write
-# > `o_ref` once, in the last step.**
+# > **Accumulate in `o_ref` if the output has the dtype of the sum. If the output is narrower, accumulate in a scratch
+# > that has the dtype of the sum, and write `o_ref` once, in the last step.**
 #
-# ## Which of the three numbers?
+# ## Which of the three block sizes?
 #
-# Now the opening. The steps have the same work, so look at what they copy. Both maps use k, the last axis, so a block of x
-# and one of y come at every step. **With pencil,** for `A`: how often is all of x copied, and all of y?
+# Now back to the opening. All steps do the same amount of work, so compare what they copy. Both input maps use k, the
+# last axis, which means that every step copies a block of x and a block of y. **With a pencil,** work out for `A` how
+# often all of x is copied, and how often all of y. The table below lists both counts and the MiB that follow from them,
+# then the MiB in the compiler's report and the time that this traffic takes.
 
 
 # %%
 def times_copied(m, n, bm, bn):
-    """How often all of x, and all of y, is copied, if K is cut."""
+    """Return how often all of x, and all of y, is copied while K is cut into blocks."""
     return n // bn, m // bm
 
 
-print("             x times  y times   MiB in all   the report says   its HBM alone")
+print("             x times  y times  MiB by rule     MiB in report     time in HBM")
 for name, (bm, bk, bn) in CUTS.items():
     x_times, y_times = times_copied(4096, 4096, bm, bn)
     mib = 32 * (x_times + y_times + 1)
@@ -203,13 +213,13 @@ for name, report in reports.items():
     )
 
 # %% [markdown]
-# > **While K is cut, x is copied N / bn times, y M / bm times, and bk is in neither.**
+# > **While K is cut, all of x is copied N / bn times and all of y M / bm times. The block size bk appears in neither
+# > count.**
 #
-# `A` has bn = 128, and copies x 32 times. So it waits for HBM. `B` has bk = 128, as small a number, and pays nothing for it
-# in bytes.
+# `A` has bn = 128, so it copies x 32 times and waits for HBM. `B` has an equally small bk = 128, which adds no bytes.
 #
-# To be sure, an experiment. Twice the bk or twice the bn: either way `A` has half as many steps, each with twice the work.
-# **What does the rule say of the two?**
+# An experiment can confirm the rule. If either bk or bn is doubled, `A` takes half as many steps, each with twice the
+# work. **What does the rule predict for each of the two changes?**
 
 # %% tags=["predict"]
 print("predicted (compiler)")
@@ -221,18 +231,20 @@ for name, report in (
     print(f"{name:28} {report.hbm_bytes / 2**20:5.0f} MiB {report.seconds * 1e6:6.0f} us")
 
 # %% [markdown]
-# A longer bk changes nothing, a longer bn nearly halves the time. So it was the bytes, and not the number of steps.
+# Doubling bk changes nothing, while doubling bn nearly halves the time. So the bytes made `A` slow, and not the number
+# of steps.
 #
-# ## What a step costs beside its products
+# ## What a step costs besides its matmul
 #
-# `B` and `C` copy less than HBM could bring in their time. But they are still far from what the matrix units could do: a
-# v5e has four of 128 x 128, which multiply and add 65,536 pairs a cycle. (A v6e has two of 256 x 256: twice as many.) For a
-# step of `C` that makes 2048 cycles, and it takes some 300 more. **Predict:** with half of `C`'s bk, and with twice its bk,
-# how many more are they: half and twice as many, or about as many?
+# `B` and `C` copy less than HBM could deliver in their time, yet they are far slower than the matrix units allow. A v5e
+# has four MXUs of 128 x 128, which together do 65,536 multiply-adds per cycle. (A v6e has two of 256 x 256, which do
+# twice as many.) At that rate, a step of `C` would take 2048 cycles. It takes some 300 more, which we call the overhead
+# of the step. **Predict** the overhead with half of `C`'s bk and with twice its bk: is it half and twice as large, or
+# about the same?
 
 # %% tags=["predict"]
 print("cycles of a step, predicted (compiler)")
-print("       bm    bk    bn   MXUs alone    all   beside the products   steps")
+print("       bm    bk    bn   MXUs alone    all              overhead   steps")
 by_depth = {256: compiled(512, 256, 512), 512: reports["C"], 1024: compiled(512, 1024, 512)}
 for name, bm, bk, bn, report in (
     ("", 512, 256, 512, by_depth[256]),
@@ -248,20 +260,21 @@ for name, bm, bk, bn, report in (
     )
 
 # %% [markdown]
-# A step costs 300 to 500 cycles beside its products, a short one no less than a long one. In lesson 3, with blocks of 128, a
-# step waited for its copies. Here that is the smaller part: with index maps that stand still most of the cycles stay
-# (*Further* shows it).
-# So make few steps: a longer bk.
-# That costs no bytes. What it costs is room.
+# A step has an overhead of 300 to 500 cycles, and a short step has no less of it than a long one. In lesson 3, with
+# blocks of 128, a step waited for its copies. Here the copies are the smaller part: if the index maps stand still, so
+# that no new block is copied, most of the overhead remains (*Further* shows it). So take fewer steps by making bk
+# longer. A longer bk costs no bytes; it costs VMEM.
 #
-# `B` is not the fastest, though it copies least: copies that hide behind the products are no gain, and a step of `B` costs
-# some 100 cycles more than one of `C`. (Is it the sum, loaded and stored at each step? *Further* takes it away and looks.)
+# `B` is not the fastest, although it copies the least. Copies that are hidden behind the matmul take no extra time, so
+# having fewer of them gains nothing, and a step of `B` costs some 100 cycles more than one of `C`. (Is this because its
+# larger accumulator is loaded and stored at every step? *Further* tests this.)
 #
 # ## Room
 #
-# Two buffers for each operand, and the sum: **2 (bm bk + bk bn + bm bn) times the size of a number, and 4 bm bn.** For
-# bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Write down a number and a yes
-# or a no. In the table you can change the sizes; the compiler has the last word below it.
+# A kernel needs two buffers for each operand and for the output, and it needs the accumulator. Together these take
+# **2 (bm bk + bk bn + bm bn) times the bytes of an element, plus 4 bm bn.** For bfloat16 and blocks of 1024 along all
+# axes, **how much is that?** Does it fit into 16 MiB? Write down a number, and a yes or a no. You can change the sizes
+# in the table; the compiler has the last word in the cell below it.
 
 # %% tags=["predict"]
 in_large_blocks = functools.partial(product, bm=1024, bk=1024, bn=1024)
@@ -273,9 +286,10 @@ print(f"counted: {cost.vmem_bytes(grid.walk(in_large_blocks, square, square)) / 
 print(report.error)
 
 # %% [markdown]
-# Counted it fits to the last byte, and the compiler refuses it: it wants some room for itself. So leave some, or ask for
-# more: with `vmem_limit_bytes=64 * 2**20` blocks may be longer. The longest bk is K itself: **all of K in one block,** and one
-# step along k. **Predict,** for bm = bn = 512: how often is x copied now?
+# By this count the blocks fit exactly, to the last byte, but the compiler refuses them, because it needs some VMEM for
+# itself. You can leave some VMEM free, or ask for more: with `vmem_limit_bytes=64 * 2**20`, the blocks may be longer.
+# The longest possible bk is K itself, which puts **all of K in one block** and leaves one step along k. **Predict,**
+# for bm = bn = 512: how often is x copied now?
 
 # %% tags=["predict"]
 MIB = 2**20
@@ -299,33 +313,38 @@ print(
 )
 
 # %% [markdown]
-# With all of K in one block x is copied once: its map names only i, so it stays while j runs. And there are few steps. So
-# (512, 4096, 512) is a little ahead of XLA's own product. (Of XLA's operations a report counts every array once: how XLA
-# cuts them it does not say.) The course's library, `course_lib/kernels/matmul`, came to this choice by a search.
+# With all of K in one block, x is copied only once: its block index now changes only with i, so the block stays in VMEM
+# while j runs. There are also few steps. As a result, (512, 4096, 512) is a little faster than XLA's own matmul. (For
+# XLA's operations, the report counts every array once, because it does not say how XLA cuts them into blocks.) A search
+# led the course's library, `course_lib/kernels/matmul`, to the same choice.
 #
-# It is no rule for all shapes: at K = 65,536 two buffers for each of the two strips would take 256 MiB.
+# This is not a rule for all shapes. At K = 65,536, a strip of x and a strip of y with two buffers each would take 256
+# MiB.
 #
-# **The opening is answered.** `A` it was, and bn. While K is cut, bm and bn decide the bytes, and bk only the number of
-# steps; room ends all three. And yes, the kernel of the opening can be where XLA is. *A good place for a break.*
+# **This answers the opening.** The slow choice is `A`, and the block size that must not be small is bn. While K is cut,
+# bm and bn decide the bytes, bk decides only the number of steps, and VMEM limits all three. And with better blocks,
+# the kernel of the opening can catch up with XLA. *A good place for a break.*
 #
-# Three things remain, which this product does not have and your next one may: odd sizes, operands the wrong way round, and
+# Three topics remain. This matmul does not raise them, but your next one may: ragged sizes, transposed operands, and
 # float32.
 #
 # ## Ragged on all three axes
 #
-# What hangs over M or N ends in rows and columns of the output that do not exist, and is dropped. What hangs over K is
-# *added up*. Lesson 4 said: choose with `jnp.where`. Here `left` is how much of K is left at this step: of a K of 300, in
-# blocks of 128, that is 300, 172, 44. **Which of four kernels are right:** no mask, one for x, one for y, both?
+# If a block hangs over M or N, its step computes rows or columns of the output that do not exist, and these are
+# dropped. If it hangs over K, whatever lies there is *added to the sum*. Lesson 4 masked such elements with
+# `jnp.where`. In the kernels below, `left` is how much of K is left at this step, so a K of 300 in blocks of 128 gives
+# 300, then 172, then 44. **Which of four kernels are right:** the one without a mask, the one that masks x, the one
+# that masks y, or the one that masks both?
 
 
 # %%
 def within(block, axis, left):
-    """The block, with zeros from index ``left`` of an axis on."""
+    """Return the block with zeros from index ``left`` of an axis on."""
     place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
     return jnp.where(place < left, block, jnp.zeros_like(block))
 
 
-# product(), with blocks that hang over, and masks
+# This is product() for ragged sizes: blocks may hang over, and masks names those to mask.
 def ragged_product(x, y, masks):
     (m, depth), n = x.shape, y.shape[1]
     bm, bk, bn = 32, 128, 128
@@ -368,57 +387,64 @@ for masks in ("", "x", "y", "xy"):
     says = (
         "all four judges pass"
         if verdict.passed
-        else f"refused by the judge of {verdict.judge}"
+        else f"refused by the {verdict.judge} judge"
     )
     print(f"masked: {' and '.join(masks) or 'nothing':8} {says}")
 
 # %% [markdown]
-# Only with both. Past the end lies anything, and zero times NaN is NaN: a masked x does not help against garbage in y.
+# Only the kernel that masks both is right. Past the end of an array there may be anything, NaN included, and zero times
+# NaN is NaN. So a masked x does not protect the sum from garbage in y.
 #
-# ## Operands the wrong way round
+# ## Transposed operands
 #
-# A gradient needs `x @ y.T` and `x.T @ y`. If y is transposed before the kernel, an operation of its own may copy it in
-# HBM. Inside the kernel `y_ref[...].T` will do, or
+# A gradient needs `x @ y.T` and `x.T @ y`. If y is transposed before the kernel, XLA may do that in a separate
+# operation, which copies y in HBM. Inside the kernel, you can write `y_ref[...].T`, or name the axes to sum over:
 #
-# > **dot_general**: a product that names the axes which meet. `jax.lax.dot_general(x, y, axes)` takes as axes ((of x), (of
-# > y)), and then the batch axes, none here: `(((1,), (0,)), ((), ()))` is the plain product.
+# > **dot_general**: a matmul that names its contracted axes, over which it multiplies and sums.
+# > `jax.lax.dot_general(x, y, axes)` takes as axes the contracted ones, ((of x), (of y)), and then the batch axes:
+# > `(((1,), (0,)), ((), ()))`, with no batch axes, is the plain matmul.
 #
-# **What is `x @ y.T`? And `x.T @ y`?** What is left of x comes first in the result, then what is left of y.
+# **Which axes does `x @ y.T` contract, and which does `x.T @ y`?** The result has the remaining axes of x first, and
+# then those of y.
 
 # %% tags=["predict"]
 x, y = jnp.ones((2, 3)), jnp.ones((4, 3))
 last = jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())))
-print(f"the last axes meet:  {x.shape} and {y.shape} make {last.shape}, as x @ y.T does")
+print(
+    f"contract the last axes:  {x.shape} and {y.shape} make {last.shape}, as x @ y.T does"
+)
 x, y = jnp.ones((3, 2)), jnp.ones((3, 4))
 first = jax.lax.dot_general(x, y, (((0,), (0,)), ((), ())))
-print(f"the first axes meet: {x.shape} and {y.shape} make {first.shape}, as x.T @ y does")
+print(
+    f"contract the first axes: {x.shape} and {y.shape} make {first.shape}, as x.T @ y does"
+)
 
 # %% [markdown]
-# In a kernel that costs a few percent (*Further* shows it). Mind the index maps: for `x @ y.T` the axis of y that counts the
-# output's columns is its first.
+# In a kernel, a transposed operand costs a few percent (*Further* shows it). Take care with the index maps: for
+# `x @ y.T`, the columns of the output belong to the first axis of y.
 #
-# ## How exact is a product of float32?
+# ## How accurate is a float32 matmul?
 #
-# The matrix units of a v5e multiply bfloat16 numbers and add in float32. JAX's page on
-# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says of 32-bit operands that they "will be
-# rounded to bfloat16 unless float32 precision is requested": in the dot, with `precision="high"` or `"highest"`. How can a
-# unit of bfloat16 do better? Split each float32 number into its leading bits and what these leave over. Two parts each make
-# four products, and `"high"` leaves out the one that is too small to matter. `"highest"` makes six of the nine that three
-# parts each have.
+# The matrix units of a v5e multiply bfloat16 values and add in float32. JAX's page on
+# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says of 32-bit operands that they "will
+# be rounded to bfloat16 unless float32 precision is requested". You request it in the dot, with `precision="high"` or
+# `"highest"`. How can a bfloat16 unit be more accurate? Each float32 value is split into its leading bits and the
+# remainder, and both are stored as bfloat16. With two parts per operand there are four products, and `"high"` leaves
+# out the one that is too small to matter. With three parts there are nine, of which `"highest"` computes six.
 #
-# > **pass**: one product of bfloat16 matrices on the matrix units. A product of float32 takes one, three or six.
+# > **pass**: one bfloat16 matmul on the matrix units. A float32 matmul takes one, three or six passes.
 #
-# So what does a kernel owe? The precision of its reference. If the reference names none, a chip rounds both alike. If it says
-# `"highest"`, or adds without a product, a kernel whose product names no precision is wrong on a chip, and the checks of this
-# course refuse it.
+# A kernel must have the precision of its reference. If the reference names no precision, a chip rounds both in the same
+# way. If the reference says `"highest"`, or sums without a matmul, then a kernel whose matmul names no precision is
+# wrong on a chip, and the checks of this course refuse it.
 #
-# Below the passes are spelled out in plain JAX. A bfloat16 keeps 8 binary digits, two parts keep 16. **Predict:** about what
-# is the relative error of one pass, and of three? Do the errors rise with K?
+# Below, the passes are spelled out in plain JAX. One bfloat16 keeps 8 binary digits, so two parts keep 16. **Predict**
+# roughly the relative error of one pass, and that of three. Do the errors rise with K?
 
 
 # %% tags=["predict"]
 def parts(a, count):
-    """``count`` bfloat16 numbers, held in float32, that add up to nearly a."""
+    """Return ``count`` bfloat16 values, held in float32, whose sum is nearly a."""
     found = []
     for _ in range(count):
         found.append(a.astype(jnp.bfloat16).astype(jnp.float32))
@@ -427,8 +453,11 @@ def parts(a, count):
 
 
 def in_order(x, y):
-    """x @ y, added up in tiles that are 128 deep, as the MXU is. Products of bfloat16 are exact in float32, so that
-    nothing but the order of the sum decides its last digits: this one is the same on every CPU."""
+    """Return x @ y, added up in tiles that are 128 deep, as the MXU is.
+
+    Products of bfloat16 values are exact in float32, so only the order of the sum decides its
+    last digits. This order is the same on every CPU.
+    """
     tiles = 0
     for k in range(128):
         tiles += x[:, k::128].T[:, :, None] * y[k::128, None, :]
@@ -436,7 +465,7 @@ def in_order(x, y):
 
 
 def in_passes(x, y, passes):
-    """x @ y of bfloat16 parts: 1, 3 or 6 products, the smallest added first."""
+    """Return x @ y as 1, 3 or 6 matmuls of bfloat16 parts; the smallest are added first."""
     count = {1: 1, 3: 2, 6: 3}[passes]
     xs, ys = parts(x, count), parts(y, count)
     pairs = [(i, j) for i in range(count) for j in range(count) if i + j < count]
@@ -470,7 +499,7 @@ for name, curve in error_curves.items():
 
 # %% tags=["predict"]
 def dot_at(precision):
-    """One product of 512 x 512 x 512 in each of 64 steps, all on the same blocks."""
+    """Return a kernel of 64 steps that each multiply the same blocks, 512 x 512 x 512."""
 
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = jnp.dot(
@@ -497,38 +526,42 @@ cycles = {name: round(report.cycles / 64) for name, report in by_level.items()}
 viz.precision_explorer(error_curves, cycles=cycles)
 
 # %% [markdown]
-# In one pass the rounding of the operands is the whole error; operands that *are* bfloat16 lose nothing in the product.
-# Three passes are 500 times better than one, and six are as good as float32 itself. They take nearly three and six times
-# as long. The errors of one and three passes do not rise with K: with random signs the sums grow as their errors do.
+# In one pass, rounding the operands is the whole error; operands that *are* bfloat16 lose nothing when they are
+# multiplied. Three passes are 500 times more accurate than one, and six are as accurate as float32 itself. They take
+# nearly three and six times as long. The errors of one pass and of three do not rise with K: if the signs are random,
+# the sums grow as fast as their errors do.
 #
-# That one pass rounds to bfloat16 is the page's word: the rounding is inside the unit, and no program shows it. On your
-# machine the judges and the simulator multiply in float32. **A kernel that needs more than three digits of float32 must ask
-# for it**, or it is right here and wrong there.
+# That one pass rounds to bfloat16 is what JAX's page says. The rounding happens inside the unit, so you cannot see it
+# in the program. On your machine, the judges and the simulator multiply in float32. **A kernel that needs more than
+# three digits of float32 must ask for that precision.** Otherwise it is right on your machine and wrong on a chip.
 #
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open it.
 #
-# <details><summary>1. A bfloat16 product of 2048 x 8192 x 1024 (M, K, N), blocks bm = 512, bk = 1024, bn = 256. How often is all
-# of x copied, and all of y? How many MiB of y is that?</summary>
-# x 1024 / 256 = 4 times, y 2048 / 512 = 4 times: 4 times 16 MiB.</details>
+# <details><summary>1. A bfloat16 matmul of 2048 x 8192 x 1024 (M, K, N) has the blocks bm = 512, bk = 1024, bn = 256.
+# How often is all of x copied, and how often all of y? How many MiB of y is that?</summary>
+# x is copied 1024 / 256 = 4 times, and y 2048 / 512 = 4 times. For y that is 4 times 16 MiB.</details>
 #
-# <details><summary>2. And how much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
-# 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and 0.5 MiB for the sum: 4 MiB, and what the compiler wants
-# for itself.</details>
+# <details><summary>2. How much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
+# The buffers take 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and the accumulator takes 0.5 MiB. That
+# makes 4 MiB, plus what the compiler needs for itself.</details>
 #
-# <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you add up?</summary>
-# In <code>o_ref</code>: it has the dtype of the sum, and in the last step the bias is added to it as well.</details>
+# <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you accumulate?</summary>
+# In <code>o_ref</code>, because it has the dtype of the sum. In the last step, you add the bias to it as
+# well.</details>
 #
-# <details><summary>4. K = 1000 and bk = 256. A colleague masks x, since zero times anything is zero. What is missing?</summary>
-# Zero times NaN is NaN, and past the end lies anything. y as well.</details>
+# <details><summary>4. K = 1000 and bk = 256. A colleague masks only x, because zero times anything is zero. What is
+# missing?</summary>
+# The mask of y is missing. Past its end there may be NaN, and zero times NaN is NaN.</details>
 #
-# <details><summary>5. A float32 product agrees with NumPy to six digits in every judge, and to three on a chip. Why?</summary>
-# One pass: the matrix units round to bfloat16. The interpreters multiply in float32. Ask for
-# <code>precision="highest"</code>, and pay six passes.</details>
+# <details><summary>5. A float32 matmul agrees with NumPy to six digits under every judge, but only to three on a chip.
+# Why?</summary>
+# On the chip it runs in one pass, in which the matrix units round to bfloat16, while the interpreters multiply in
+# float32. Ask for <code>precision="highest"</code>, which costs six passes.</details>
 
 # %% [markdown]
-# Questions 1 and 2, for those who like to see it:
+# The next cell computes the answers to questions 1 and 2.
 
 # %%
 x, y = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((2048, 8192), (8192, 1024)))
@@ -540,7 +573,7 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a product of few rows.
+# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a matmul with few rows.
 #
 # ## Further
 #
@@ -548,9 +581,9 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 #
 # ### One block
 #
-# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
-# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
-# what factor does the *program* grow?
+# The simplest matmul has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with a
+# pencil,** which of the sizes N = 256, 512, 1024, 2048 and 4096 fit, if three bfloat16 matrices of N x N have 16 MiB of
+# VMEM. And by what factor does the *program* grow when N doubles?
 
 
 # %% tags=["predict"]
@@ -579,23 +612,25 @@ for n in (256, 512, 1024, 2048, 4096):
     print(words)
 
 # %% [markdown]
-# 2048 does not fit into 16 MiB. One can ask for more with `vmem_limit_bytes` (lesson 5), and a v5e has 128 MiB. 4096 needs
-# 96 MiB, and what the compiler wants for itself. Two reasons remain not to.
+# N = 2048 does not fit into 16 MiB. You could ask for more with `vmem_limit_bytes` (lesson 5), because a v5e has 128
+# MiB. N = 4096 needs 96 MiB, plus what the compiler needs for itself. Two reasons not to do this remain.
 #
-# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
+# - The program is written out in full, so it grows about eightfold whenever N doubles, as the work does. At N = 4096 it
 #   would have a million bundles.
-# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
+# - Nothing hides the copies. All of x and y must arrive before the matmul can begin, and the result leaves only after
+#   the matmul ends.
 #
-# ### What is in the price of a step?
+# ### Where does the overhead of a step come from?
 #
-# Many will say: the sum, which is loaded, added to and stored at each step. Take it away: let each product overwrite the one
-# before. Or the copies: take them away with index maps that do not move. (Both results are wrong, the steps are the same.)
-# **Predict:** of the 300 cycles that a step of `C` has beside its products, how many go with the sum, and how many with the
-# copies? And is it the sum of `B`, four times as large, that makes its steps dearer?
+# One candidate is the accumulator, which is loaded, added to and stored at every step. To test it, let each partial
+# product overwrite the one before. The other candidate is the copies. To test them, use index maps that do not move.
+# (Both kernels return wrong results, but their steps multiply blocks of the same size.) **Predict:** a step of `C` has
+# an overhead of 300 cycles. How many of these disappear with the accumulation, and how many with the copies? And are
+# the steps of `B` more expensive because its accumulator is four times as large?
 
 
 # %% tags=["predict"]
-def overwriting_kernel(x_ref, y_ref, o_ref, acc_ref):  # = where in_scratch_kernel has +=
+def overwriting_kernel(x_ref, y_ref, o_ref, acc_ref):  # = in place of +=
     acc_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
     @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
@@ -603,7 +638,7 @@ def overwriting_kernel(x_ref, y_ref, o_ref, acc_ref):  # = where in_scratch_kern
         o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-# product() with another kernel, or with index maps that stand still
+# This is product() with another kernel, or with index maps that stand still.
 def varied(x, y, bm, bk, bn, limit=None, kernel=in_scratch_kernel, moves=1):
     (m, depth), n = x.shape, y.shape[1]
     return pl.pallas_call(
@@ -621,7 +656,7 @@ def varied(x, y, bm, bk, bn, limit=None, kernel=in_scratch_kernel, moves=1):
 
 overwriting = functools.partial(varied, kernel=overwriting_kernel)
 standing_still = functools.partial(varied, moves=0)
-print("cycles of a step beside its products, predicted (compiler)")
+print("overhead of a step in cycles, predicted (compiler)")
 print("    as it is   overwritten   standing still")
 for name in "BC":
     took = [
@@ -635,13 +670,15 @@ for name in "BC":
     print(f"{name} {took[0]:9.0f} {took[1]:13.0f} {took[2]:16.0f}")
 
 # %% [markdown]
-# Most of it stays, whichever one takes away; `B`'s larger sum is nearly free. Adding needs other units than multiplying, and
-# goes on beside it. So the cure is not a cheaper sum but fewer steps.
+# Most of the overhead remains in both experiments, and the larger accumulator of `B` costs next to nothing.
+# Accumulation uses other units than the matmul does, and runs at the same time. So the remedy is not a cheaper
+# accumulator but fewer steps.
 #
-# ### Is scratch dearer?
+# ### Does scratch cost more?
 #
-# **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the sum in `o_ref`, or bfloat16 out
-# with scratch. Which is faster, which moves more bytes, which takes more VMEM?
+# Compare two matmuls of 4096 with blocks of 512. One returns float32 and accumulates in `o_ref`; the other returns
+# bfloat16 and accumulates in scratch. **Guess** before you run the cell: which is faster, which moves more bytes, and
+# which takes more VMEM?
 
 # %% tags=["predict"]
 print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
@@ -655,12 +692,13 @@ for name, report in (
     )
 
 # %% [markdown]
-# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
-# are half as large. So the choice is about being right.
+# They take nearly the same time and VMEM. The float32 output has 32 MiB more to move. The scratch adds a block in VMEM,
+# but then the output's two buffers are half as large. So the choice is a matter of accuracy, not of cost.
 #
 # ### Under the roofs
 #
-# All of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which roof?
+# The picture places all of these kernels under the roofs of lesson 3. **Look for one thing:** which of them touches a
+# roof, and which roof is it?
 
 # %%
 chip = chips.chip("v5e")
@@ -684,16 +722,16 @@ axes.set_yticks([75, 100, 150, 200], labels=[75, 100, 150, 200])
 axes.minorticks_off()
 viz.plot_picture(
     fig,
-    "A lies on the slope, the HBM roof. The others lie under the flat roof, by the price of "
-    "their steps: B and C well below it, all of K and XLA close to it.",
+    "A lies on the slope, the HBM roof. The others lie below the flat roof because of the "
+    "overhead of their steps: B and C well below it, all of K and XLA close to it.",
 )
 
 # %% [markdown]
-# ### What comes out of a product
+# ### In which dtype does a dot return its result?
 #
-# `preferred_element_type` names the dtype in which `jnp.dot` adds up and comes out. A matrix unit adds in 32 bits. What if
-# one does not ask for it? **For each row guess** what the compiler says, and what the plain JAX of this machine makes of
-# 256 products of 10 and 10.
+# `preferred_element_type` names the dtype in which `jnp.dot` accumulates and returns its result. A matrix unit
+# accumulates in 32 bits. What happens if you do not name it? **For each row, guess** what the compiler says, and what
+# plain JAX on this machine returns for the sum of 256 products of 10 and 10.
 
 
 # %% tags=["predict"]
@@ -724,13 +762,13 @@ for dtype, preferred in (
     )
 
 # %% [markdown]
-# Left out, the product comes in the dtype of its operands. For int8 25,600 does not fit into eight bits, and nobody says a
-# word on a CPU: what is left is the rest modulo 256. The TPU's compiler refuses both. **Always name it: float32 for
-# floats, int32 for int8.**
+# If you do not name a dtype, the result has the dtype of the operands. The sum 25,600 does not fit into the eight bits
+# of int8, and on a CPU you get it modulo 256 without any warning. The TPU's compiler refuses both dots that name no
+# dtype. **Always name it: float32 for floats, int32 for int8.**
 #
 # ### int8
 #
-# A product of int8 adds up in int32 and is exact. How many cycles does the product of 512 x 512 x 512 take?
+# An int8 matmul accumulates in int32 and is exact. How many cycles does one of 512 x 512 x 512 take?
 
 
 # %%
@@ -758,18 +796,21 @@ print("(predicted (compiler))")
 print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many operations")
 
 # %% [markdown]
-# About half, on a v5e: not every TPU multiplies int8 faster. What the numbers mean, a scale for each column say, stands
-# beside the product: lesson 9 has it.
+# On a v5e it takes about half as long as bfloat16, but not every TPU multiplies int8 faster. What the int8 values stand
+# for is kept outside the matmul, for example as a scale for each column; lesson 9 shows how.
 #
 # ### What a transposed operand costs
 #
-# Three ways to write `x @ y.T`: `y.T` before the kernel, `y_ref[...].T` inside, and `dot_general`. **Guess:** which costs
-# how much more than a plain product?
+# There are three ways to write `x @ y.T`: use `y.T` before the kernel, `y_ref[...].T` inside it, or `dot_general`.
+# **Guess** which of them costs how much more than a plain matmul.
 
 
 # %% tags=["predict"]
 def strips(kernel, x_axis, y_axis):
-    """x @ y in blocks of 512; ``x_axis``, ``y_axis``: which axis of x and of y has the results' rows, columns."""
+    """Return a matmul in blocks of 512.
+
+    The rows of the result belong to axis ``x_axis`` of x, its columns to axis ``y_axis`` of y.
+    """
 
     def call(x, y):
         m, n = x.shape[x_axis], y.shape[y_axis]
@@ -798,7 +839,7 @@ def turned_inside_kernel(x_ref, y_ref, o_ref):
 
 
 def last_axes_kernel(x_ref, y_ref, o_ref):
-    axes = (((1,), (1,)), ((), ()))  # the last of x meets the last of y; no batch
+    axes = (((1,), (1,)), ((), ()))  # the last axes of x and y; no batch axes
     o_ref[...] = jax.lax.dot_general(
         x_ref[...], y_ref[...], axes, preferred_element_type=jnp.float32
     )
@@ -826,22 +867,23 @@ for name, call in (
     told = [told for bundle in report.listing for told in bundle.instructions]
     pushed = sum("vmatpush" in each and ".xpose" in each for each in told)
     before = sum("vxpose" in each for each in told)
-    print(f"{'':27} turned by the push: {pushed} instructions, before it: {before}")
+    print(f"{'':27} transposed by the push: {pushed} instructions, before it: {before}")
     for note in report.notes:
         if "lie in VMEM" in note:
             print(f"{'':27} the report's note: {note.partition(':')[0]}")
 
 # %% [markdown]
-# Before the kernel y.T is a copy here, an operation of its own. (The kernel after it is quicker: XLA keeps
-# operands as small as these in VMEM, says the note.) In `dot_general` and inside there is no such thing. For `x @ y.T` y is turned
-# as it is pushed into the matrix unit, which costs next to nothing; for `x.T @ y` x is turned before, by instructions of
-# their own, which costs a few percent. The two ways inside are equal to the cycle.
+# If y is transposed before the kernel, the transpose is a copy here, in an operation of its own. (The kernel after it
+# is faster, because XLA keeps operands as small as these in VMEM, as the note says.) Inside the kernel, neither `.T`
+# nor `dot_general` needs a copy. For `x @ y.T`, y is transposed as it is pushed into the matrix unit, which costs next
+# to nothing. For `x.T @ y`, separate instructions transpose x beforehand, which costs a few percent. The two ways to
+# write `x @ y.T` inside the kernel take exactly the same number of cycles.
 
 # %% [markdown]
 # ### Passes in the program
 #
-# That the compiler makes one, three and six passes can be counted. One `vmatmul` multiplies a register: 8 rows of float32,
-# or 16 of bfloat16.
+# You can count the one, three and six passes in the compiled program. One `vmatmul` multiplies a register, which holds
+# 8 rows of float32, or 16 of bfloat16.
 
 # %%
 for name, report in by_level.items():
@@ -852,14 +894,15 @@ for name, report in by_level.items():
         if "vmatmul" in told
     )
     print(
-        f"{name:18} {rows // 8192:2} times the rows of one product; {cycles[name]:6,} cycles"
+        f"{name:18} {rows // 8192:2} times the rows of one matmul; {cycles[name]:6,} cycles"
     )
 
 # %% [markdown]
 # ### Blocks by search
 #
-# The rules give candidates; the compiler decides between them. `bench.autotune` compiles each and keeps the order. Here are
-# some for a shape that is all K: 512 x 8192 x 2048. **Guess the order** before you run the cell.
+# The rules of this lesson suggest candidates, and the compiler decides between them. `bench.autotune` compiles each one
+# and ranks them by time. Here are some for a shape in which K dominates, 512 x 8192 x 2048. **Guess the order** before
+# you run the cell.
 
 # %% tags=["predict"]
 rows, columns = (
@@ -880,12 +923,14 @@ choices = [
 print(bench.autotune(product_in, rows, columns, candidates=choices))
 
 # %% [markdown]
-# All of M in one block, so that y, the large one, is copied once; then few steps.
+# The best ones have all of M in one block, so that y, the large operand, is copied only once. Among these, fewer steps
+# are faster.
 #
 # ### The article's program beside `pallas_call`
 #
-# Lesson 5 has the program of the JAX team's article: `pl.kernel`, `emit_pipeline`, blocks of 512, the sum in the output.
-# Here is the same pipeline and, beside it, `pallas_call` with the same body and blocks. Which is faster?
+# Lesson 5 has the program from the JAX team's article, which uses `pl.kernel` and `emit_pipeline` with blocks of 512,
+# and accumulates in the output. Below, the same pipeline runs beside a `pallas_call` with the same body and blocks.
+# Which is faster?
 
 
 # %%
@@ -919,13 +964,14 @@ for name, report in (
     print(f"{name:25} {us:4.0f} us, {peak_us / us:.0%} of the peak, predicted (compiler)")
 
 # %% [markdown]
-# The article says that a kernel as simple as this reaches 90 % and more with well chosen blocks. With 512 along all axes it
-# does not quite, in neither form; with all of K in one block you have seen 97 %.
+# The article says that a kernel as simple as this reaches 90 % and more with well-chosen blocks. With 512 along all
+# axes, neither form quite reaches that; with all of K in one block, you have seen 97 %.
 #
 # ### On a chip
 #
-# All three precisions, in a kernel that runs here. On a machine without a TPU you see float32 three times. On a TPU, by the
-# page and by the parts, it should be what the picture above says. Nobody has run this cell there yet: you may be the first.
+# Here are all three precisions, in a kernel that runs on this machine. Without a TPU, you see the accuracy of float32
+# three times. On a TPU, the errors should be those of the picture above, according to JAX's page and to the computation
+# with parts. Nobody has run this cell on a TPU yet, so you may be the first.
 
 
 # %%
@@ -946,8 +992,8 @@ for precision in (None, "high", "highest"):
 # %% [markdown]
 # ### A precision from outside
 #
-# JAX's page also says that the lowering knows `jax.default_matmul_precision`. Does it reach into a kernel that does not name
-# a precision?
+# JAX's page also says that the lowering takes `jax.default_matmul_precision` into account. Does this setting reach into
+# a kernel that names no precision?
 
 # %%
 factor = jax.ShapeDtypeStruct((512, 512), jnp.float32)
@@ -957,7 +1003,7 @@ for level in ("bfloat16", "float32"):
     print(f"{level:8} {report.cycles / 64:7,.0f} cycles, predicted (compiler)")
 
 # %% [markdown]
-# It does. So the same kernel may be five times dearer in somebody else's program. (And a bfloat16 kernel is refused there,
-# if it names no precision.) Where the digits matter, write the precision into the kernel.
+# It does. So the same kernel may be five times more expensive in somebody else's program. (With such a setting, a
+# bfloat16 kernel that names no precision is refused.) Where the digits matter, write the precision into the kernel.
 #
 # <!-- next -->
