@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Exercises 7: Tiled matmul
 #
-# Four kernels to write, blocks to choose for four shapes, four numbers and a choice to predict, one kernel with four
-# mistakes, one thing to explain. Nothing here needs a TPU.
+# You write four kernels, choose blocks for four shapes, answer four questions about sums, repair a kernel with four
+# mistakes, and explain one result, all of it without a TPU.
 #
-# Come here from [lesson 7](../notebooks/07_tiled_matmul.ipynb). About 60 minutes. Short of time? Do 07.1, 07.2, 07.5 and
-# 07.7. Want more? 07.9 and 07.10, 75 minutes, begin with an empty cell.
+# Come here from [lesson 7](../notebooks/07_tiled_matmul.ipynb). About 60 minutes.
+# Short of time? Do 07.1, 07.2, 07.5 and 07.7. Want more? 07.9 and 07.10, 75 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -19,18 +19,18 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 # %% [markdown]
-# ## 07.1 Few rows: a sum in the output
+# ## 07.1 Few rows: accumulate in the output
 #
 # *Difficulty 2 of 5. 8 minutes, 14 lines. Fast track.*
 #
-# `few_rows(x, y)` is the product of a bfloat16 x[M, K] with few rows and a bfloat16 y[K, N], in float32. All M rows are one
-# block; N and K are cut into blocks of 128, which divide them. Two axes are enough for the grid. Add up in `o_ref`, without
-# scratch. Which axis goes last?
+# Write `few_rows(x, y)`, the matmul of a bfloat16 x[M, K] with few rows and a bfloat16 y[K, N], with a float32 result.
+# All M rows are in one block, while N and K are cut into blocks of 128, which divide them, so the grid needs only two
+# axes. Accumulate in `o_ref`, without scratch, and decide first which axis of the grid must go last.
 
 
 # %% answer="07.1"
 def few_rows(x, y):
-    """x[M, K] @ y[K, N], bfloat16, into float32[M, N]; 128 divides K and N."""
+    """Return x[M, K] @ y[K, N], of bfloat16, as float32[M, N]; 128 divides K and N."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, y_ref, o_ref):
@@ -61,17 +61,18 @@ checks.check("07.1", few_rows)
 # checks.hint("07.1")
 
 # %% [markdown]
-# ## 07.2 A sum of its own, and something left to do
+# ## 07.2 An accumulator in scratch, and a factor for each column
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines. Fast track.*
 #
-# `scaled(x, y, s)` is the product of bfloat16 matrices, each column times a number of its own: s is float32[1, N]. The result
-# is bfloat16. The call is given, with a float32 scratch, and K last. Write the kernel: round once.
+# `scaled(x, y, s)` multiplies two bfloat16 matrices and then scales each column by a factor of its own, from s, which
+# is float32[1, N]. The call is given: it returns bfloat16, has a float32 scratch, and has K as the last axis of its
+# grid. Write the kernel so that it rounds only once.
 
 
 # %% answer="07.2"
 def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
-    """o = (x @ y) * s, bfloat16; the sum over grid axis 2 grows in acc_ref, float32."""
+    """Write (x @ y) * s in bfloat16; acc_ref accumulates in float32 along grid axis 2."""
     ### BEGIN SOLUTION
 
     @pl.when(pl.program_id(2) == 0)
@@ -116,11 +117,13 @@ checks.check("07.2", scaled)
 #
 # *Difficulty 3 of 5. 7 minutes, 4 lines.*
 #
-# - **A** A bfloat16 sum begins at 0, and 1 is added to it again and again. It stops growing: at which value? A plain number.
-# - **B** int8 numbers go from -128 to 127. From how large a K on can a product of int8 matrices leave int32, which ends at
-#   2,147,483,647? A plain number.
-# - **C** A float32 product of 1024 x 1024 x 1024 with `precision="highest"`: how long are the matrix units at work, if they
-#   multiply 65,536 pairs of bfloat16 a cycle? As text: `"12,345 cycles"`.
+# Answer A and B with a plain number, and C with text such as `"12,345 cycles"`.
+#
+# - **A** If a bfloat16 sum begins at 0, and 1 is added to it again and again, at which value does it stop growing?
+# - **B** int8 values go from -128 to 127, and int32 ends at 2,147,483,647. From how large a K on can the matmul of two
+#   int8 matrices leave int32?
+# - **C** A float32 matmul of 1024 x 1024 x 1024 has `precision="highest"`. How long are the matrix units at work, if
+#   they do 65,536 bfloat16 multiply-adds per cycle?
 # - **D** Three passes split x into x1 + x2 and y into y1 + y2. Which of the four products do they leave out: `"x1 y1"`,
 #   `"x1 y2"`, `"x2 y1"` or `"x2 y2"`?
 
@@ -128,10 +131,10 @@ checks.check("07.2", scaled)
 held = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
 held |= {
-    "A": 256,  # 257 needs nine bits; the tie goes to 256
-    "B": 131072,  # -128 times -128 is 2**14, and 2**31 is one too many
-    "C": "98,304 cycles",  # six passes of 16,384
-    "D": "x2 y2",  # the smallest
+    "A": 256,  # 257 needs nine bits, and the tie rounds to 256
+    "B": 131072,  # -128 times -128 is 2**14, and 2**31 is one too large
+    "C": "98,304 cycles",  # six passes of 16,384 cycles
+    "D": "x2 y2",  # the smallest of the four
 }
 ### END SOLUTION
 
@@ -142,18 +145,19 @@ checks.check("07.3", held)
 # checks.hint("07.3")
 
 # %% [markdown]
-# ## 07.4 Two products of a gradient
+# ## 07.4 The two matmuls of a gradient
 #
 # *Difficulty 3 of 5. 7 minutes, 14 lines.*
 #
-# A layer `x @ w` was used forward, and g[M, N] comes back. Two products make its gradients: `g @ w.T`, like x, and `x.T @ g`,
-# like w. Write both, bfloat16 in and float32 out. All arrays are small: no grid, one block each. Nothing may be transposed
-# outside the kernels, since that may be a copy in HBM. One kernel may have two outputs, or there may be two kernels.
+# A layer computed `x @ w` in the forward pass, and g[M, N] arrives in the backward pass. The gradients are two matmuls,
+# `g @ w.T` with the shape of x, and `x.T @ g` with the shape of w. Write both, with bfloat16 operands and float32
+# results. All arrays are small, so use no grid and one block for each of them. Transpose nothing outside the kernels,
+# because that may be a copy in HBM. You may write one kernel with two outputs, or two kernels.
 
 
 # %% answer="07.4"
 def gradients(x, w, g):
-    """(g @ w.T as float32[M, K], x.T @ g as float32[K, N]) of x[M, K], w[K, N], g[M, N]."""
+    """Return g @ w.T and x.T @ g, in float32, for x[M, K], w[K, N] and g[M, N]."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
@@ -178,23 +182,24 @@ checks.check("07.4", gradients)
 #
 # *Difficulty 3 of 5. 12 minutes, 4 lines. Fast track.*
 #
-# The kernel of the lesson's opening is given, with 16 MiB of VMEM. Choose its blocks. For each of these bfloat16 products
-# M x K x N the time, predicted (compiler), may be 1.15 times that of the best blocks which a search of ours has found:
+# The kernel of the lesson's opening is given, with 16 MiB of VMEM, and you choose its blocks. For each of these
+# bfloat16 matmuls M x K x N, the time, predicted (compiler), may be 1.15 times that of the best blocks that a search of
+# ours has found:
 #
 # - 512 x 8192 x 2048,
 # - 16 x 4096 x 4096,
 # - 4096 x 256 x 4096,
 # - 1024 x 1024 x 1024.
 #
-# The judges call your function with smaller sizes, too, all powers of two, 16 or more. Each block must divide its axis.
-# The check compiles four products: give it half a minute.
+# The judges also call your function with smaller sizes, all of which are powers of two and at least 16, and each block
+# size must divide its axis. The check compiles four matmuls, so give it half a minute.
 
 
 # %% answer="07.5"
 def blocks(m, k, n):
     """Return (bm, bk, bn) for x[m, k] @ y[k, n]."""
     ### BEGIN SOLUTION
-    if k <= 512:  # few steps per block of the output: then make these large
+    if k <= 512:  # an output block has few steps, so make it large
         return min(m, 1024), k, min(n, 1024)
     return min(m, 512), min(k, 4096 if m <= 16 else 2048), min(n, 512)
     ### END SOLUTION
@@ -240,9 +245,9 @@ checks.check("07.5", blocks)
 #
 # *Difficulty 3 of 5. 8 minutes, 4 lines to change.*
 #
-# `broken(x, y)` should be the product of bfloat16 matrices, rounded once. It has four mistakes, and each has been made by
-# people who knew better. Copy it into the answer cell as `mended`, check it, mend what the verdict names, and check again.
-# Keep the blocks. 32 divides M, 128 divides K and N.
+# `broken(x, y)` should multiply two bfloat16 matrices and round the result once. It has four mistakes, and each of them
+# has been made by people who knew better. Copy it into the answer cell as `mended` and check it. Then mend what the
+# verdict names, and check again. Keep the blocks: 32 divides M, and 128 divides K and N.
 
 
 # %% given="07.6-broken"
@@ -272,7 +277,7 @@ def broken(x, y):
 
 # %% answer="07.6"
 def mended(x, y):
-    """x[M, K] @ y[K, N], bfloat16, summed in float32 and rounded once."""
+    """Return x[M, K] @ y[K, N], of bfloat16, summed in float32 and rounded once."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, y_ref, o_ref, acc_ref):
@@ -308,17 +313,17 @@ checks.check("07.6", mended)
 # checks.hint("07.6")
 
 # %% [markdown]
-# ## 07.7 A ragged depth, and y the other way round
+# ## 07.7 A ragged K, and a transposed y
 #
 # *Difficulty 3 of 5. 8 minutes, 12 lines. Fast track.*
 #
-# `against_rows(x, y)` is `x @ y.T` of bfloat16 x[M, K] and y[N, K], for any sizes. The call is given; it cuts K into blocks of
-# 128 and y into rows. Write the kernel. `depth` is K.
+# `against_rows(x, y)` is `x @ y.T` of bfloat16 x[M, K] and y[N, K], for any sizes. The call is given; it cuts K, and
+# the rows of y, into blocks of 128. Write the kernel, whose argument `depth` is K.
 
 
 # %% answer="07.7"
 def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
-    """o = x @ y.T, the sum over grid axis 2 in acc_ref; of K only ``depth`` numbers are the arrays' own."""
+    """Write x @ y.T; acc_ref accumulates along grid axis 2, and K has ``depth`` elements."""
     ### BEGIN SOLUTION
 
     @pl.when(pl.program_id(2) == 0)
@@ -367,21 +372,23 @@ checks.check("07.7", against_rows)
 # checks.hint("07.7")
 
 # %% [markdown]
-# ## 07.8 Explain: which number, and why
+# ## 07.8 Explain: which block size, and why
 #
 # *No points. 4 minutes, two or three sentences.*
 #
-# Somebody has a slow product of 4096 x 4096 matrices in blocks of (1024, 1024, 128) and makes bk 2048, "since larger blocks
-# are better". Nothing changes. Which of the three numbers should be larger, what does bk buy, and what ends both? Write, and run both cells: the
-# check shows ours. Then judge yours: below your text add `checks.assess("07.8", "yes")`, or `"partly"`, or `"no"`.
+# Somebody has a slow matmul of 4096 x 4096 matrices in blocks of (1024, 1024, 128). They double bk to 2048, "since
+# larger blocks are better", and nothing changes. Which of the three block sizes should be larger, what does a longer bk
+# gain, and what limits both? Write your answer, and run both cells, so that the check shows ours. Then judge yours:
+# below your text, add `checks.assess("07.8", "yes")`, or `"partly"`, or `"no"`.
 
 # %% answer="07.8"
 why = None
 ### BEGIN SOLUTION
-why = """bn: all of x is copied once for each block of columns, N / bn times, and y M / bm times;
-bk is in neither number while it is less than K, so it does not change the bytes that HBM
-has to bring. A longer bk makes fewer steps, each of which costs 300 to 500 cycles beside its
-products. Both end where two buffers of each block and the sum no longer fit into VMEM."""
+why = """bn should be larger: all of x is copied once for each block of columns, N / bn times,
+and all of y M / bm times. bk is in neither count while it is less than K, so it does not
+change the bytes that HBM has to deliver. A longer bk makes fewer steps, each of which has an
+overhead of 300 to 500 cycles. Both end where two buffers of each block and the accumulator
+no longer fit into VMEM."""
 checks.assess("07.8", "yes")
 ### END SOLUTION
 
@@ -392,14 +399,14 @@ checks.check("07.8", why)
 # checks.hint("07.8")
 
 # %% [markdown]
-# ## 07.9 From an empty cell: float32 out of bfloat16
+# ## 07.9 From an empty cell: a float32 matmul from bfloat16 ones
 #
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
-# Write `careful(x, y)`: the product of float32 matrices x[M, K] and y[K, N] from products of bfloat16 alone, with no
-# `precision=`. Every dot in your kernel takes bfloat16 operands. Its relative error, the root of the mean squares, may be
-# 0.00003: one pass has some 0.002. M, K and N are anything; K is long, so cut it, and mask what hangs over. Blocks may
-# not grow with any axis.
+# Write `careful(x, y)`, the matmul of float32 matrices x[M, K] and y[K, N], from bfloat16 matmuls alone and without
+# `precision=`. Every dot in your kernel takes bfloat16 operands. The relative error of the result, the root of the mean
+# squares, may be 0.00003, while one pass has some 0.002. M, K and N may have any size, and K is long, so cut it into
+# blocks and mask those that hang over. The blocks may not grow with any of the three axes.
 
 # %% answer="07.9"
 careful = None
@@ -453,11 +460,12 @@ checks.check("07.9", careful)
 #
 # *Difficulty 5 of 5. 45 minutes, 60 lines. Further.*
 #
-# Write `fast(x, y)`, a product of bfloat16 matrices summed in float32, in as few cycles as possible, predicted (compiler),
-# for 4096 x 4096 x 4096. Any kernel will do. In the lesson's *Room* blocks of (512, 4096, 512) take 1,075,003 cycles: get
-# under it. The matrix units alone need 1,048,576. What are the others for? The judges call `fast` with small sizes, powers of
-# two from 128 on, so cut your blocks down to the arrays. What asks for more than 16 MiB of VMEM says so with
-# `vmem_limit_bytes`. A check may take half a minute: a long step is a long program.
+# Write `fast(x, y)`, a matmul of bfloat16 matrices that accumulates in float32, in as few cycles as possible, predicted
+# (compiler), for 4096 x 4096 x 4096. You may write any kernel that is faster than the one in the lesson's *Room*, where
+# blocks of (512, 4096, 512) take 1,075,003 cycles. The matrix units alone need 1,048,576 of these, so find out what the
+# others are spent on. The judges call `fast` with small sizes, powers of two from 128 on, so cut your blocks down to
+# the arrays. If your kernel needs more than 16 MiB of VMEM, ask for it with `vmem_limit_bytes`. A check may take half a
+# minute, because a long step is a long program.
 
 # %% answer="07.10"
 fast = None
