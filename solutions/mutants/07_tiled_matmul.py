@@ -38,7 +38,7 @@
 # +        o_ref[...] += jnp.dot(x_ref[...], y_ref[...])
 
 
-# %% answer="07.1" name="all of K in one block" judge="exercise" says="All of K, 256, is in one block; asked for are blocks of 128"
+# %% answer="07.1" name="all of K in one block" judge="exercise" says="All of K, 256, is in one block(?s:.)*cut\\s+into\\s+blocks\\s+of\\s+128"
 def few_rows(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
@@ -69,7 +69,7 @@ def few_rows(x, y):
 # +        o_ref[...] = acc_ref[...].astype(o_ref.dtype) * s_ref[...].astype(o_ref.dtype)
 
 
-# %% answer="07.2" name="collects in the output" judge="numbers" says="keep in acc_ref the plain sum"
+# %% answer="07.2" name="collects in the output" judge="numbers" says="keep\\s+the\\s+plain\\s+sum\\s+in\\s+acc_ref"
 def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
     @pl.when(pl.program_id(2) == 0)
     def zero():
@@ -101,12 +101,12 @@ def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
 # +        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-# %% answer="07.2" name="one number for all columns" judge="numbers" says="number of its first\\s+column"
+# %% answer="07.2" name="one number for all columns" judge="numbers" says="factor\\s+of\\s+its\\s+first\\s+column"
 # -        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
 # +        o_ref[...] = (acc_ref[...] * s_ref[0, 0]).astype(o_ref.dtype)
 
 
-# %% answer="07.2" name="stores before the last product" judge="numbers" says="the last block of K is not in\\s+it"
+# %% answer="07.2" name="stores before the last product" judge="numbers" says="the\\s+last\\s+block\\s+of\\s+K\\s+is\\s+missing"
 # -    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
 # -        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
@@ -115,11 +115,11 @@ def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
 # +    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
 
-# %% answer="07.3" name="counts in seven bits" judge="exercise" says="neighbours are 1 apart, so 129 is held"
+# %% answer="07.3" name="counts in seven bits" judge="exercise" says="neighboring values are 1 apart, so bfloat16 can hold 129"
 held = {"A": 128, "B": 131072, "C": "98,304 cycles", "D": "x2 y2"}
 
 
-# %% answer="07.3" name="takes 127 for the largest" judge="exercise" says="-128 is an int8, too"
+# %% answer="07.3" name="takes 127 for the largest" judge="exercise" says="-128 is an int8 value too"
 held = {"A": 256, "B": 133144, "C": "98,304 cycles", "D": "x2 y2"}
 
 
@@ -127,19 +127,19 @@ held = {"A": 256, "B": 133144, "C": "98,304 cycles", "D": "x2 y2"}
 held = {"A": 256, "B": 262144, "C": "98,304 cycles", "D": "x2 y2"}
 
 
-# %% answer="07.3" name="nine passes" judge="exercise" says="those that do not matter are left out"
+# %% answer="07.3" name="nine passes" judge="exercise" says="too\\s+small\\s+to\\s+matter\\s+are\\s+left\\s+out"
 held = {"A": 256, "B": 131072, "C": "147,456 cycles", "D": "x2 y2"}
 
 
-# %% answer="07.3" name="rounds the tie up" judge="exercise" says="Where does a tie go"
+# %% answer="07.3" name="rounds the tie up" judge="exercise" says="Which way does a tie round"
 held = {"A": 258, "B": 131072, "C": "98,304 cycles", "D": "x2 y2"}
 
 
-# %% answer="07.3" name="leaves out a middle term" judge="exercise" says="One small part and one leading one"
+# %% answer="07.3" name="leaves out a middle term" judge="exercise" says="one small part and one leading part"
 held = {"A": 256, "B": 131072, "C": "98,304 cycles", "D": "x2 y1"}
 
 
-# %% answer="07.4" name="transposes in front of the kernel" judge="exercise" says="an array is transposed outside(?s:.)*that may be a copy in HBM"
+# %% answer="07.4" name="transposes in front of the kernel" judge="exercise" says="an array is transposed outside(?s:.)*operation\\s+that\\s+copies\\s+it\\s+in\\s+HBM"
 def gradients(x, w, g):
     def kernel(g_ref, wt_ref, xt_ref, dx_ref, dw_ref):
         dx_ref[...] = jnp.dot(g_ref[...], wt_ref[...], preferred_element_type=jnp.float32)
@@ -204,12 +204,12 @@ def gradients(x, w, g):
     return pl.pallas_call(kernel, out_shape=out)(x, w, g)
 
 
-# %% answer="07.5" name="128 along all axes" judge="exercise" says="For 512 x 8192 x 2048 blocks returned .128, 128, 128.(?s:.)*It has 4,096 steps"
+# %% answer="07.5" name="128 along all axes" judge="exercise" says="For 512 x 8192 x 2048 blocks returned .128, 128, 128.(?s:.)*It\\s+has\\s+4,096\\s+steps"
 def blocks(m, k, n):
     return min(m, 128), min(k, 128), min(n, 128)
 
 
-# %% answer="07.5" name="512 along all axes" judge="exercise" says="For 16 x 4096 x 4096 blocks returned .16, 512, 512.(?s:.)*16 rows are few"
+# %% answer="07.5" name="512 along all axes" judge="exercise" says="For 16 x 4096 x 4096 blocks returned .16, 512, 512.(?s:.)*16\\s+rows\\s+are\\s+few"
 def blocks(m, k, n):
     return min(m, 512), min(k, 512), min(n, 512)
 
@@ -219,7 +219,7 @@ def blocks(m, k, n):
     return min(m, 512), k, min(n, 512)
 
 
-# %% answer="07.5" name="1024 along m and n of a square" judge="exercise" says="In 2 steps there is little for a copy to hide behind(?s:.)*four\\s+steps or more"
+# %% answer="07.5" name="1024 along m and n of a square" judge="exercise" says="With\\s+2\\s+steps\\s+there\\s+is\\s+little\\s+work\\s+to\\s+hide\\s+a\\s+copy(?s:.)*four\\s+steps\\s+or\\s+more"
 def blocks(m, k, n):
     wide = 1024 if m == n else 512
     deep = 4096 if m <= 16 else 2048 if m <= 512 else 512
@@ -231,7 +231,7 @@ def blocks(m, k, n):
     return 512, 512, 512
 
 
-# %% answer="07.5" name="right for the first shape alone" judge="exercise" says="For 4096 x 256 x 4096(?s:.)*all of x is copied once, all of y 8 times"
+# %% answer="07.5" name="right for the first shape alone" judge="exercise" says="For 4096 x 256 x 4096(?s:.)*all\\s+of\\s+x\\s+is\\s+copied\\s+once\\s+and\\s+all\\s+of\\s+y\\s+8\\s+times"
 def blocks(m, k, n):
     return min(m, 512), min(k, 2048), min(n, 256 if m < 512 else 512)
 
@@ -322,7 +322,7 @@ def mended(x, y):
 # +        scratch_shapes=[pltpu.VMEM((32, 128), jnp.bfloat16)],
 
 
-# %% answer="07.6" name="order mended, condition not" judge="exercise" says="runs along axis 2 of the grid now; a\\s+condition asks axis 0"
+# %% answer="07.6" name="order mended, condition not" judge="exercise" says="sums along axis 2 of the grid, but\\s+a\\s+condition\\s+tests\\s+axis\\s+0"
 # -        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 # +        acc_ref[...] += jnp.dot(
 # +            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
@@ -381,7 +381,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
 # +        rows_inside(y_ref[...]),
 
 
-# %% answer="07.7" name="the same mask in every step" judge="numbers" says="which of its columns does this step let through"
+# %% answer="07.7" name="the same mask in every step" judge="numbers" says="which\\s+of\\s+its\\s+columns\\s+should\\s+this\\s+step\\s+keep"
 # -        left = depth - 128 * pl.program_id(2)
 # -        return jnp.where(column < left, block, jnp.zeros_like(block))
 # +        return jnp.where(column < depth % 128, block, jnp.zeros_like(block))
@@ -407,7 +407,7 @@ changes no bytes, and VMEM ends both."""
 checks.assess("07.8", "perhaps")
 
 
-# %% answer="07.9" name="one pass" judge="exercise" says="not exact enough(?s:.)*its relative error is 2e-03(?s:.)*Their product\\s+has\\s+four\\s+terms"
+# %% answer="07.9" name="one pass" judge="exercise" says="not accurate enough(?s:.)*its relative error is 2e-03(?s:.)*Their product\\s+has\\s+four\\s+terms"
 # -        o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1)
 # +        o_ref[...] += dot(x1, y1)
 
@@ -426,7 +426,7 @@ checks.assess("07.8", "perhaps")
 # +        o_ref[...] += dot(x1, y1)
 
 
-# %% answer="07.9" name="no product at all" judge="exercise" says="no product in it that a matrix unit could make"
+# %% answer="07.9" name="no product at all" judge="exercise" says="There is no dot in it"
 # -    bm, bk, bn = 32, 128, 128
 # +    bm, bk, bn = 8, 128, 128
 
@@ -467,7 +467,7 @@ checks.assess("07.8", "perhaps")
 # +        o_ref[...] += dot(x2, y1) + dot(x2, y1) + dot(x1, y1)
 
 
-# %% answer="07.9" name="the rest with the wrong sign" judge="exercise" says="The term x1 @ y2 is subtracted(?s:.)*x2 is x - x1"
+# %% answer="07.9" name="the rest with the wrong sign" judge="exercise" says="The term x1 @ y2 is subtracted(?s:.)*x2\\s+is\\s+x\\s+-\\s+x1"
 # -        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
 # +        return leading, (leading.astype(jnp.float32) - block).astype(jnp.bfloat16)
 

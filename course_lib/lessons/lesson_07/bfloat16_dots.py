@@ -11,8 +11,8 @@ def other_operands(fn: Callable, *args) -> str:
         names = [str(v.aval.dtype) for v in eqn.invars]
         if names != ["bfloat16", "bfloat16"]:
             return (
-                f"A matmul in it has operands of {' and '.join(names)}; on a chip float32 operands are rounded inside "
-                "the unit, unless a precision is asked for."
+                f"A matmul in it has operands of {' and '.join(names)}. On a chip, float32 operands are rounded inside "
+                "the matrix unit unless a precision is requested."
             )
     return ""
 

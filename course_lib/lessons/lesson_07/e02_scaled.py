@@ -29,7 +29,7 @@ def _first_sum(k):
         grid=(2, 2, 2),
         expect=expect,
         means="the sum of the products so far, not scaled yet",
-        next="keep in acc_ref the plain sum: s is for the last step.",
+        next="keep the plain sum in acc_ref, and apply s only in the last step.",
     )
 
 
@@ -48,17 +48,17 @@ def _stores_once(scaled):
     o_ref = call.kernel.invars[len(call.inputs)]
     if any(eqn.primitive.name == "swap" and eqn.invars[0] is o_ref for eqn in call.kernel.eqns):
         return (
-            "The numbers are right, and o_ref is written at every step: only what the last step writes is ever seen.",
+            "The result is right, but o_ref is written at every step, and only what the last step writes counts.",
             "write o_ref once, in the last step: under @pl.when(pl.program_id(2) == pl.num_programs(2) - 1).",
         )
     return None
 
 
-_SCALE_FIRST = "multiply by s first, in float32, then cast: one rounding, in the last line."
+_SCALE_FIRST = "multiply by s first, in float32, and then cast, so that only the last line rounds."
 
 EXERCISE = Exercise(
     id="07.2",
-    title="A sum of its own, and something left to do",
+    title="An accumulator in scratch, and a factor for each column",
     kind="write",
     defines="scaled_kernel",
     judged="scaled",
@@ -71,25 +71,28 @@ EXERCISE = Exercise(
             for value in (_rounded_first, _rounded_both)
         ),
         judges.Slip(
-            means="all columns of a block are scaled by the number of its first column",
+            means="all columns of a block are scaled by the factor of its first column",
             value=lambda x, y, s: _scaled(x, y, jnp.repeat(s[:, ::128], 128, axis=1)[:, : s.shape[1]]),
-            next="each column has its own: multiply by all of s_ref.",
+            next="multiply by all of s_ref, because each column has a factor of its own.",
         ),
         judges.Slip(
-            means="the last block of K is not in it: o_ref is written before that product is added",
+            means="the last block of K is missing, because o_ref is written before its product is added",
             value=lambda x, y, s: _scaled(x[:, :-128], y[:-128], s),
             next="write o_ref in the last step along K, after the product of that step has been added.",
         ),
     ),
     also=(
-        bfloat16_dots.demanded(_depths_in_blocks, "multiply the blocks as they came; s is for the finished sum."),
+        bfloat16_dots.demanded(
+            _depths_in_blocks, "multiply the bfloat16 blocks as they are, and apply s to the finished sum."
+        ),
         _stores_once,
     ),
     hints=(
-        "Three parts: at the first step of axis 2, at every step, at the last one. In which of them does s belong?",
+        "The kernel has three parts: one for the first step of axis 2, one for every step, and one for the last. In "
+        "which of them does s belong?",
         "acc_ref holds the plain sum in float32. o_ref is written once, where pl.program_id(2) is "
         "pl.num_programs(2) - 1.",
-        "The last part is o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype): scale, then round.",
+        "The last part is o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype), which scales and then rounds.",
     ),
     points=2,
 )

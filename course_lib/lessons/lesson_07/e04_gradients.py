@@ -21,8 +21,8 @@ def no_transpose_outside(gradients):
         return gradients
     if any(eqn.primitive.name == "transpose" for eqn in _outside(jaxpr)):
         raise Unfit(
-            "Outside the kernels an array is transposed: that may be a copy in HBM, an operation of its own.",
-            "hand the arrays over as they are; dot_general names the axes that meet, and .T inside the kernel will do.",
+            "Outside the kernels an array is transposed, and that may be a separate operation that copies it in HBM.",
+            "pass the arrays as they are: inside the kernel, dot_general names the contracted axes, and .T works too.",
             headline="an array is transposed outside the kernels.",
         )
     return gradients
@@ -41,7 +41,7 @@ def _outside(jaxpr):
 
 EXERCISE = Exercise(
     id="07.4",
-    title="Two products of a gradient",
+    title="The two matmuls of a gradient",
     kind="write",
     defines="gradients",
     inputs=("x: bf16[M,K]", "w: bf16[K,N]", "g: bf16[M,N]"),
@@ -50,16 +50,17 @@ EXERCISE = Exercise(
     build=no_transpose_outside,
     also=(
         bfloat16_dots.demanded(
-            lambda: EXERCISE.arguments(), "multiply the arrays as they came; float32 is what comes out."
+            lambda: EXERCISE.arguments(),
+            "multiply the bfloat16 arrays as they are; preferred_element_type makes the result float32.",
         ),
     ),
     hints=(
-        "In g @ w.T both arrays have an axis N: it is their last, and it disappears. Which axis do x and g share in "
+        "In g @ w.T, N is the last axis of both arrays, and the matmul contracts it. Which axis do x and g share in "
         "x.T @ g?",
-        "jax.lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=jnp.float32) lets axis i of a meet "
-        "axis j of b. What is left of a comes first, then what is left of b.",
-        "g and w: (((1,), (1,)), ((), ())). x and g: (((0,), (0,)), ((), ())). out_shape may be a list of two, and the "
-        "kernel gets a ref for each.",
+        "jax.lax.dot_general(a, b, (((i,), (j,)), ((), ())), preferred_element_type=jnp.float32) contracts axis i of a "
+        "with axis j of b. The result has the remaining axis of a first, then that of b.",
+        "The axes for g and w are (((1,), (1,)), ((), ())), those for x and g are (((0,), (0,)), ((), ())). out_shape "
+        "may be a list of two, and the kernel then gets a ref for each.",
     ),
     points=2,
 )

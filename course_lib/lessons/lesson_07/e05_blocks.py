@@ -18,7 +18,7 @@ BEST = {  # (m, k, n): within 1 % of the fastest found, powers of two that fit i
     (1024, 1024, 1024): (512, 1024, 512),
 }
 AXES = ("m", "k", "n")
-FEW_ROWS = 32  # so few that one block has them all, and y, copied once, is nearly all of the bytes
+FEW_ROWS = 32  # up to this many rows are one block, and y, copied once, is nearly all of the bytes
 
 
 def _small() -> list[tuple]:
@@ -75,13 +75,14 @@ def _divide(shape: tuple[int, int, int], sizes: object) -> None:
     call = f"blocks{shape}"
     if not isinstance(sizes, (tuple, list)) or len(sizes) != 3 or any(type(size) is not int for size in sizes):
         raise Unfit(
-            f"{call} returned {described(sizes)}; asked for is (bm, bk, bn), three whole numbers.", "// divides."
+            f"{call} returned {described(sizes)}; it should return (bm, bk, bn), three whole numbers.",
+            "divide with //, so that the sizes stay whole numbers.",
         )
     for axis, length, size in zip(AXES, shape, sizes, strict=True):
         if size < 1 or length % size:
             raise Unfit(
                 f"{call} returned b{axis} = {size}, which does not divide {axis} = {length}.",
-                f"min({axis}, ...) of a power of two does.",
+                f"return min({axis}, ...) of a power of two, which does.",
             )
 
 
@@ -110,8 +111,8 @@ def _near_the_best(blocks):
         if ratio > MOST:
             why, next = _why(shape, sizes, theirs)
             return (
-                f"{said}: {text.duration(theirs.seconds)}, {vocabulary.COMPILER}, {ratio:.2f} times the best that we "
-                f"have found. {why}",
+                f"{said}. That takes {text.duration(theirs.seconds)}, {vocabulary.COMPILER}, {ratio:.2f} times as "
+                f"long as the best blocks that we have found. {why}",
                 next,
             )
     return None
@@ -123,25 +124,25 @@ def _why(shape, sizes, theirs) -> tuple[str, str]:
     steps = (m // bm) * (k // bk) * (n // bn)
     if steps < 4:
         return (
-            f"In {steps} step{'s' if steps > 1 else ''} there is little for a copy to hide behind: the first and the "
-            "last one show in full.",
-            "smaller bm and bn: four steps or more.",
+            f"With {steps} step{'s' if steps > 1 else ''} there is little work to hide a copy, and nothing hides the "
+            "first and the last one.",
+            "make bm and bn smaller, so that there are four steps or more.",
         )
     if m <= FEW_ROWS:
         return (
-            f"It has {steps:,} steps, and HBM has to bring {text.size(theirs.hbm_bytes)} in all of them.",
-            f"{m} rows are few: y's bytes bind, however it is cut. So long bk and bn: large copies, few of them.",
+            f"It has {steps:,} steps, and HBM has to deliver {text.size(theirs.hbm_bytes)} in all of them.",
+            f"{m} rows are few, so the bytes of y bind, however it is cut. Make bk and bn long: few, but large copies.",
         )
     if theirs.hbm_seconds > 0.9 * theirs.seconds:
-        often = f"all of x is copied {_times(n // bn if bk < k else 1)}, all of y {_times(m // bm)}"
+        often = f"all of x is copied {_times(n // bn if bk < k else 1)} and all of y {_times(m // bm)}"
         return (
             f"Its {text.size(theirs.hbm_bytes)} of HBM traffic set the time: {often}.",
-            "which of bm, bk, bn decides the bytes, and which only the number of steps?",
+            "find out which of bm, bk and bn decide the bytes, and which only the number of steps.",
         )
     waits = theirs.step.get("waiting for copies", 0)
     return (
         f"It has {steps:,} steps, and each waits {waits:,.0f} cycles for copies.",
-        "fewer steps, then: which of bm, bk, bn can be larger, and which of them costs no bytes?",
+        "take fewer steps. Which of bm, bk and bn can be larger, and which of them costs no bytes?",
     )
 
 
@@ -159,12 +160,12 @@ EXERCISE = Exercise(
     build=with_blocks,
     also=(_near_the_best,),
     hints=(
-        "x is copied n / bn times, y m / bm times. For each shape: which of the two is large, and how often would you "
-        "copy it?",
-        "A few hundred cycles go with every step, and the first copy and the last are hidden by nothing. So: few "
-        "steps, and not too few.",
-        "Where k is long, 512 x 2048 x 512 fits, cut down to the array. Where k is short, a step is short too: take "
-        "1024 along m and n. Where all is 1024, bm = bn = 512 leaves four steps or more.",
+        "All of x is copied n / bn times, and all of y m / bm times. For each shape, which of the two is large, and "
+        "how often would you copy it?",
+        "Every step has an overhead of a few hundred cycles, and nothing hides the first copy and the last one. So "
+        "take few steps, but not too few.",
+        "If k is long, 512 x 2048 x 512 fits, cut down to the array. If k is short, a step is short too, so take 1024 "
+        "along m and n. If all three are 1024, bm = bn = 512 leaves four steps or more.",
     ),
     points=3,
 )

@@ -20,7 +20,7 @@ def _in_the_same_blocks(mended):
     shapes = [tuple(map(int, operand.block_shape)) for operand in (*call.inputs, *call.outputs)]
     if shapes != [(32, 128), (128, 128), (32, 128)]:
         return (
-            f"Its blocks are {', '.join(map(str, shapes))}; those of broken are (32, 128), (128, 128), (32, 128).",
+            f"Its blocks are {', '.join(map(str, shapes))}, but those of broken are (32, 128), (128, 128), (32, 128).",
             "keep the blocks: none of them is a mistake.",
         )
     return None
@@ -36,9 +36,9 @@ def asks_the_axis_of_the_sum(mended):
         return mended
     if asked - {sums}:
         raise Unfit(
-            f"The sum runs along axis {sums} of the grid now; a condition asks axis {min(asked - {sums})}.",
-            f"pl.program_id({sums}) and pl.num_programs({sums}), in every condition.",
-            headline="the order is mended, but not every condition.",
+            f"The kernel now sums along axis {sums} of the grid, but a condition tests axis {min(asked - {sums})}.",
+            f"use pl.program_id({sums}) and pl.num_programs({sums}) in every condition.",
+            headline="the order of the axes is mended, but not every condition.",
         )
     return mended
 
@@ -59,12 +59,12 @@ EXERCISE = Exercise(
     build=asks_the_axis_of_the_sum,
     also=(_in_the_same_blocks,),
     hints=(
-        "One mistake is in what is missing, one in the order of the grid, one in a dtype, one in a map. The "
-        "verdict names one of them at a time.",
-        "Which block of the output belongs to step (i, j)? What lies in acc_ref before the first step? How often "
-        "is its sum rounded? Which axis has to be last, and where is it asked for?",
-        "Grid (m // 32, n // 128, depth // 128), maps lambda i, j, k:, program_id(2) and num_programs(2); zero acc_ref "
-        "at the first step of k; float32 scratch; (i, j) for the output.",
+        "One mistake is something that is missing, one is in the order of the grid, one in a dtype, and one in a map. "
+        "The verdict names one of them at a time.",
+        "Which block of the output belongs to step (i, j)? What does acc_ref hold before the first step? How often is "
+        "its sum rounded? Which axis has to be last, and where does the kernel test it?",
+        "Use the grid (m // 32, n // 128, depth // 128), maps with lambda i, j, k, program_id(2) and num_programs(2). "
+        "Set acc_ref to zero at the first step of k, make it float32, and map the output to (i, j).",
     ),
     points=2,
 )

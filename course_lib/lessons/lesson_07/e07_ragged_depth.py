@@ -17,8 +17,8 @@ def _first_sum(k):
         after=(0, 0, k),
         grid=(1, 2, 2),
         expect=expect,
-        means="the rows of x times the rows of y, as far as K has come",
-        next="which axis of each block runs along K, and which of its columns does this step let through?",
+        means="the rows of x times the rows of y, summed along K so far",
+        next="which axis of each block runs along K, and which of its columns should this step keep?",
     )
 
 
@@ -29,7 +29,7 @@ def _without_the_ragged_edge(x, y):
 
 EXERCISE = Exercise(
     id="07.7",
-    title="A ragged depth, and y the other way round",
+    title="A ragged K, and a transposed y",
     kind="write",
     defines="against_rows_kernel",
     judged="against_rows",
@@ -43,22 +43,22 @@ EXERCISE = Exercise(
     probes=(_first_sum(0), _first_sum(1)),
     slips=(
         judges.Slip(
-            means="the last block of K is missing: where x and y hang over, NaN fills the whole product of the block",
+            means="the last block of K is missing, because NaN from beyond the end of x and y fills its whole product",
             value=_without_the_ragged_edge,
-            next="taking NaN out of the product takes the numbers out with it: choose in the blocks, before it.",
+            next="mask the blocks before you multiply: removing NaN from their product removes its values too.",
         ),
     ),
     also=(
         bfloat16_dots.demanded(
-            lambda: EXERCISE.arguments(), "mask the blocks as they came, and multiply them in bfloat16."
+            lambda: EXERCISE.arguments(), "mask the bfloat16 blocks as they are, and multiply them in bfloat16."
         ),
     ),
     hints=(
-        "K is the last axis of both blocks. Past the end of K lies anything, in both.",
-        "Of this step's 128 columns depth - 128 * pl.program_id(2) are the array's own. Choose with jnp.where, on "
-        "x and on y.",
-        "jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32) lets the last axes "
-        "meet; broadcasted_iota(jnp.int32, block.shape, 1) counts the columns.",
+        "K is the last axis of both blocks. Past the end of K, both of them hold garbage.",
+        "The first depth - 128 * pl.program_id(2) of this step's columns belong to the array. Mask the others with "
+        "jnp.where, in x and in y.",
+        "jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32) contracts the last "
+        "axes, and broadcasted_iota(jnp.int32, block.shape, 1) numbers the columns.",
     ),
     points=3,
 )

@@ -11,18 +11,18 @@ from course_lib.checks.matmuls import dots
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
-MOST = 3e-5  # relative to the size of the values
+MOST = 3e-5  # relative error, of the root of the mean squares
 NARROW = 0.02  # relative error: a larger one has other causes than bfloat16, and the judges find them
-COUNTS = 0.05  # a term whose factor is nearer to a whole number counts so often
+COUNTS = 0.05  # a term counts n times if its factor is within this distance of n
 TERMS = ("x1 @ y1", "x1 @ y2", "x2 @ y1")
-LONG = 32_768  # of an axis: whole, a block of 128 by it takes 16 MiB
+LONG = 32_768  # length of an axis: a block of 128 by all of it takes 16 MiB
 
 
 def _of_bfloat16_alone(careful):
     case = EXERCISE.arguments()[0]
     if not any(dots(careful, *case)):
         return (
-            "There is no product in it that a matrix unit could make: no dot.",
+            "There is no dot in it, so the matrix units have nothing to multiply.",
             "split each block into two bfloat16 parts, and multiply the parts with jnp.dot.",
         )
     what = bfloat16_dots.other_operands(careful, *case)
@@ -42,11 +42,14 @@ def exact_enough(careful):
     error = float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
     said = _sums_in_bfloat16() if narrow else _terms_that_count(got, x, y)
     if error > MOST and (said or error < NARROW):
-        what, next = said or ("", "x is x1 + x2 and y is y1 + y2: which of the four terms are large enough to count?")
+        what, next = said or (
+            "",
+            "x is x1 + x2 and y is y1 + y2. Which of their four products are large enough to count?",
+        )
         raise Unfit(
-            f"For x[40, 256] @ y[256, 130] its relative error is {error:.0e}; {MOST:.0e} is allowed.{what}",
+            f"For x[40, 256] @ y[256, 130] its relative error is {error:.0e}, but only {MOST:.0e} is allowed.{what}",
             next,
-            headline="not exact enough.",
+            headline="not accurate enough.",
         )
     return careful
 
@@ -54,7 +57,7 @@ def exact_enough(careful):
 def _sums_in_bfloat16() -> tuple[str, str]:
     return (
         " A dot in it returns bfloat16, so its sum keeps 8 bits.",
-        "preferred_element_type=jnp.float32 in every dot: the operands are bfloat16, and the sums are not.",
+        "use preferred_element_type=jnp.float32 in every dot: its operands are bfloat16, but its sum must be float32.",
     )
 
 
@@ -73,7 +76,7 @@ def _terms_that_count(got: np.ndarray, x, y) -> tuple[str, str] | None:
             return (
                 f" The term {name} {counts.get(times, f'counts {times:.0f} times')}.",
                 "x is x1 + x2 and y is y1 + y2. Their product has four terms, and three of them are large enough to "
-                "count: each is added once. x2 is x - x1, and y2 is y - y1.",
+                "count. Add each of these once. x2 is x - x1, and y2 is y - y1.",
             )
     return None
 
@@ -99,8 +102,8 @@ def _serves_long_sums(careful):
         needs = cost.vmem_bytes(grid.walk(careful, x, y))
         if needs > limit:
             return (
-                f"For x[{m:,}, {k:,}] @ y[{k:,}, {n:,}] it needs {text.size(needs)} of VMEM; a kernel may use "
-                f"{text.size(limit)}.",
+                f"For x[{m:,}, {k:,}] @ y[{k:,}, {n:,}] it needs {text.size(needs)} of VMEM, but a kernel may use "
+                f"only {text.size(limit)}.",
                 "cut the long axis too, into blocks whose size does not grow with it.",
             )
     return None
@@ -108,7 +111,7 @@ def _serves_long_sums(careful):
 
 EXERCISE = Exercise(
     id="07.9",
-    title="From an empty cell: float32 out of bfloat16",
+    title="From an empty cell: a float32 matmul from bfloat16 ones",
     kind="write",
     defines="careful",
     inputs=("x: f32[M,K]", "y: f32[K,N]"),
@@ -118,12 +121,12 @@ EXERCISE = Exercise(
     also=(_of_bfloat16_alone, _serves_long_sums),
     also_at=lambda: [tuple(at_random(type, number) for number, type in enumerate(types)) for types in _long()],
     hints=(
-        "a.astype(jnp.bfloat16) keeps the leading bits. What is left of a when you take them away, and how many "
-        "bits of that does another bfloat16 keep?",
-        "Mask the float32 blocks first, where K hangs over; then split them: x1, x2, y1, y2. Three of the four "
-        "products count.",
-        "o_ref is float32, so it can hold the sum: o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1), each with "
-        "preferred_element_type=jnp.float32.",
+        "a.astype(jnp.bfloat16) keeps the leading bits of a. What is left of a when you subtract them, and how many "
+        "bits of the remainder does another bfloat16 keep?",
+        "First mask the float32 blocks that hang over K, and then split them into x1, x2, y1 and y2. Three of the four "
+        "products are large enough to count.",
+        "o_ref is float32, so it can be the accumulator: o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1), each "
+        "with preferred_element_type=jnp.float32.",
     ),
     points=4,
 )

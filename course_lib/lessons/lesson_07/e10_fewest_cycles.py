@@ -30,12 +30,13 @@ EXERCISE = Exercise(
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
     golf=Golf(unit=CYCLES, par=ROOM - 1, at=_large, floor=4096**3 // 65_536),
     hints=(
-        "Of what (512, 4096, 512) takes beyond the products: how much is the first copy, of two 4 MiB blocks? Before "
-        "it nothing can be multiplied. A v5e brings some 540 bytes a cycle.",
-        "The first block of the output can begin with pieces: 512 columns of x and rows of y are enough for part of "
-        "the sum. A BlockSpec cannot do that; memory_space=pl.ANY and pltpu.make_async_copy can (lesson 5).",
-        "64 MiB of x and y fit into VMEM whole. Start all copies at once, the pieces of the first strips before the "
-        "rest, each with a semaphore of its own, and wait for each where it is used first. Two buffers for the output.",
+        "How many of the cycles that (512, 4096, 512) takes beyond its matmul go to the first copy, of two 4 MiB "
+        "blocks? Nothing can be multiplied before it has arrived. HBM delivers some 540 bytes per cycle on a v5e.",
+        "The first block of the output can begin with pieces: 512 columns of x and 512 rows of y are enough for part "
+        "of the sum. A BlockSpec cannot do that, but memory_space=pl.ANY and pltpu.make_async_copy can (lesson 5).",
+        "x and y, 64 MiB together, fit into VMEM whole. Start all copies at once, the pieces of the first strips "
+        "before the rest, each with its own semaphore. Wait for each copy where its data is first used, and give the "
+        "output two buffers.",
     ),
     points=3,
 )
