@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Lesson 8: Control flow and masks
 #
-# *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 1, lesson 4, and of lesson 2 the units and the bundles. A TPU adds one thing: what lies past the end of an array
-# there is whatever was left. It may look like good numbers, and it may be NaN. The simulator first puts NaN there (the largest
-# integer among integers), and other values where NaN could not show a mistake.*
+# *60 minutes, then 59 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 1, lesson 4, and the units and bundles of lesson 2. You do not need a TPU. On a real TPU, the memory past the end of
+# an array holds whatever was left there, which may look like valid values or may be NaN. The simulator first puts NaN
+# there (in integer arrays the largest integer), and then other values where NaN could not reveal a mistake.*
 #
-# Below is one sum, made in three ways: of each column of a square table, the numbers on the diagonal and above it. Nearly
-# half of the blocks lie below the diagonal and have nothing to add. `A` works on all of them, with a mask. `B` skips the
-# work on those below. `C` is `B` with another index map. Run the three cells.
+# The kernels below compute the same result in three ways: for each column of a square table, they add up the elements
+# on the diagonal and above it. Nearly half of the blocks lie below the diagonal and have nothing to add. `A` works on
+# all blocks, with a mask. `B` skips the work on the blocks below the diagonal, and `C` is `B` with another index map.
+# Run the three cells.
 
 # %%
 # FIRST CELL
@@ -30,10 +31,10 @@ def f32(*shape):
 
 
 def upper_sums(x, skip_work, stay_at_diagonal, side=512):
-    """Of each column of x[N, N] the sum down to the diagonal, in blocks of side x side."""
+    """Return the sums of x[N, N]'s columns down to the diagonal, in side x side blocks."""
 
     def kernel(x_ref, o_ref):
-        j, i = pl.program_id(0), pl.program_id(1)  # the block's column, and its row
+        j, i = pl.program_id(0), pl.program_id(1)  # the block's column and its row
 
         @pl.when(i == 0)
         def zero():
@@ -72,7 +73,7 @@ small = jax.random.normal(jax.random.key(0), (384, 384))
 for name, call in CALLS.items():
     sums = call(small, side=128)
     same = jnp.allclose(sums, jnp.triu(small).sum(axis=0), atol=1e-4)
-    print(f"{name}: right: {bool(same)}")
+    print(f"{name} is right: {bool(same)}")
 
 # %%
 table = f32(4096, 4096)
@@ -81,24 +82,24 @@ for report in sorted(reports.values(), key=lambda report: report.seconds):
     print(f"one of the three: {report.seconds * 1e6:5.1f} us, predicted (compiler)")
 
 # %% [markdown]
-# All three are right, two of them skip nearly half of the work, and two of them take the same time. **Which one is fast,
-# and why?** Write down a letter and a reason.
+# All three kernels are right. Two of them skip nearly half of the work, and two of them take the same time. **Which one
+# is fast, and why?** Write down a letter and a reason.
 #
 # After this lesson you can
-# - say who decides in a kernel: Python, the scalar unit, or every element by itself,
-# - write a loop that the compiler can fill, and read off its program whether it did,
-# - mask a ragged axis: where, with what number, and when it needs no mask,
-# - skip blocks, and their copies too,
-# - carry something from block to block, an online softmax among it.
+# - say who decides a condition in a kernel: Python, the scalar unit, or each element for itself,
+# - write a loop whose iterations the compiler can overlap, and read from its program whether it did,
+# - mask a ragged axis: where, with which value, and when no mask is needed,
+# - skip blocks together with their copies,
+# - carry values from block to block, as the online softmax does.
 #
 # ## Who decides?
 #
-# There are three kinds of "if" in `upper_sums`. `if skip_work:` is Python's. It runs while JAX traces the kernel, and
-# the compiler never hears of the branch that was not taken. `pl.when(i <= j)` is decided at every grid step. And
+# `upper_sums` has three kinds of "if". `if skip_work:` belongs to Python. It runs while JAX traces the kernel, and the
+# compiler never sees the branch that was not taken. `pl.when(i <= j)` is decided at every grid step, and
 # `jnp.where(row <= column, ...)` is decided for every element.
 #
-# What if one is used for another? Below are three kernels that double what is positive. **Before you run the cell:** which
-# of them can be compiled?
+# What happens if you use one in place of another? The three kernels below are meant to double every positive element.
+# **Before you run the cell:** which of them can be compiled?
 
 
 # %% tags=["predict"]
@@ -124,18 +125,20 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
     print(f"{kernel.__name__}: {'compiles' if report.ok else report.error}\n")
 
 # %% [markdown]
-# Python cannot know a number that is there only when the kernel runs. And a branch is taken or not: it wants one answer, not
-# 1024.
+# Python cannot decide on a value that exists only when the kernel runs. `pl.when` can, but a branch is either taken or
+# not, so it needs one answer and not 1024.
 #
-# > **scalar predicate**: one condition for a whole step, decided by the scalar unit: `pl.when` and `jax.lax.cond` take it.
-# > It may depend on grid indices, on numbers in SMEM, and on a block that was reduced to one number, with `jnp.any` say.
+# > **scalar predicate**: one condition for a whole step, decided by the scalar unit. `pl.when` and `jax.lax.cond` take
+# > one. It may depend on grid indices, on values in SMEM, and on a block that was reduced to one value, for example
+# > with `jnp.any`.
 #
-# > **vector predicate**: a condition for every element. `jnp.where` takes it, and chooses between two values that are both
-# > there.
+# > **vector predicate**: one condition for each element. `jnp.where` takes one, and selects between two values that
+# > have both been computed.
 #
-# Both are there: so `where` computes both sides. Below a sine is wanted for 512 rows, in four of sixteen steps; a sine is
-# more than a hundred operations of the VPU for each register. All blocks stay where they are, so nothing is copied in between. **Predict:** how many
-# times longer does a step take with `where`, on average, than with `cond`?
+# Because both values must exist, `jnp.where` computes both sides. The next kernel needs the sine of 512 rows in four of
+# its 16 steps, and a sine takes more than a hundred VPU operations for each register. All index maps are constant, so
+# nothing is copied between the steps. **Predict:** on average, how many times longer does a step take with `where` than
+# with `cond`?
 
 
 # %% tags=["predict"]
@@ -153,7 +156,7 @@ def maybe_sine(x, how, in_steps):
     )(x)
 
 
-print("cycles of a step, predicted (compiler)")
+print("cycles per step, predicted (compiler)")
 for how in ("where", "cond"):
     for in_steps in (0, 4, 16):
         call = functools.partial(maybe_sine, how=how, in_steps=in_steps)
@@ -161,12 +164,14 @@ for how in ("where", "cond"):
         print(f"{how:6} in {in_steps:2} of 16 steps {report.cycles / 16:8,.0f}")
 
 # %% [markdown]
-# `where` pays for the sine in every step, `cond` in those that want it. It is not four times, since a step without the sine
-# still reads its block and writes it. And where every step wants it, `cond` is the dearer one. (`cond` returns a value;
-# `pl.when` writes to refs, or not. If both branches are small, the compiler may compute both and select: *Further*.)
+# `where` pays for the sine in every step, and `cond` only in the steps that need it. The ratio is smaller than four,
+# because a step without the sine still reads its block and writes it. If every step needs the sine, `cond` is the more
+# expensive of the two. (`cond` returns a value, whereas `pl.when` runs a function that may write to refs. If both
+# branches are small, the compiler may compute both and select: *Further*.)
 #
-# A scalar predicate wants a scalar. Where should that number lie? Below one number is read in each turn of a
-# loop, and multiplied with a register. **Guess** the order of the three.
+# A scalar predicate needs a scalar, and the next cell asks in which memory to keep it. Its loop gets one value in each
+# iteration, from SMEM, from VMEM, or as the sum of a register in VMEM, and multiplies a register by it. (The code and
+# the viewer below call an iteration a turn.) **Guess** the order of the three.
 
 
 # %% tags=["predict"]
@@ -192,17 +197,20 @@ def times_a_number(s, x, where, unroll):
 
 
 def work(report):
-    """Cycles without waiting for copies."""
+    """Return the cycles that are not spent waiting for copies."""
     return report.cycles - report.time_split["DMA wait"]
 
 
 def one_more(fn, argument):
-    """Cycles for one more turn: of 128 instead of 64. ``argument(n)`` are the arguments for n turns."""
+    """Return the cycles of one more iteration: the mean over 64, from 64 to 128.
+
+    ``argument(n)`` returns the arguments for n iterations.
+    """
     some, more = (compiler.compile_tpu(fn, *argument(n)) for n in (64, 128))
     return (work(more) - work(some)) / 64
 
 
-print("cycles of a turn, predicted (compiler)      unroll=1   unroll=8")
+print("cycles per iteration, predicted (compiler)  unroll=1   unroll=8")
 for where in ("SMEM", "VMEM", "a sum over VMEM"):
     found = [
         one_more(
@@ -214,19 +222,19 @@ for where in ("SMEM", "VMEM", "a sum over VMEM"):
     print(f"{where:40} {found[0]:10.0f} {found[1]:10.0f}")
 
 # %% [markdown]
-# From VMEM to the scalar unit is a long way, by a vector register (in the program: `vld`, `vpush`, `spop`). A number that is
-# computed from a vector is further away still. The way is a wait: eight turns written out side by side, which is
-# `unroll=8`, hide most of it. So: lengths, counters and switches into SMEM, with
-# `pl.BlockSpec(memory_space=pltpu.SMEM)`.
+# A value in VMEM takes a long time to reach the scalar unit, because it has to pass through a vector register (in the
+# program: `vld`, `vpush`, `spop`). A value that is computed from a vector takes longer still. Most of this time is
+# waiting, and eight iterations side by side (`unroll=8`) hide most of it. Keep lengths, counters and switches in SMEM,
+# with `pl.BlockSpec(memory_space=pltpu.SMEM)`.
 #
 # ## Loops
 #
-# **Predict:** how many bundles has the program of a loop with 8 turns, and how many with 512?
+# **Predict:** how many bundles does the program of a loop with 8 iterations have, and how many with 512?
 
 
 # %% tags=["predict"]
 def turns(x, body, unroll=1):
-    """o[i] = body(x[i]), a register in each turn."""
+    """Compute o[i] = body(x[i]), one register in each iteration."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -259,21 +267,23 @@ def plus_one(v):
 print("for_loop is in jax.lax:", hasattr(jax.lax, "for_loop"))
 for n in (8, 64, 512):
     report = compiler.compile_tpu(functools.partial(turns, body=plus_one), f32(n, 8, 128))
-    print(f"fori_loop, {n:3} turns: {report.bundles} bundles")
+    print(f"fori_loop, {n:3} iterations: {report.bundles} bundles")
 report = compiler.compile_tpu(with_while, f32(512, 8, 128))
-print(f"while_loop, 512 turns: {report.bundles} bundles")
+print(f"while_loop, 512 iterations: {report.bundles} bundles")
 
 # %% [markdown]
-# The program is the same for 8 turns and for 512: a loop is a loop. JAX's page on
-# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says otherwise: loops "get fully unrolled
-# during the compilation", so keep them short. It has aged. It names `for_loop`, which `jax.lax` has not; `while_loop`,
-# which it does not name, works. Writing the turns out is now yours to ask for.
+# The program is the same for 8 iterations and for 512, so a loop stays a loop. JAX's page on
+# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says that loops "get fully unrolled
+# during the compilation" and should therefore be short, but this is out of date. The page also lists `for_loop`, which
+# `jax.lax` no longer has, and omits `while_loop`, which works. Today you have to ask for unrolling.
 #
-# > **unroll**: to write several turns of a loop one after another in the program. `fori_loop(..., unroll=8)` asks for eight.
+# > **unroll**: to write several iterations of a loop one after another in the program. `fori_loop(..., unroll=8)` asks
+# > for eight.
 #
-# What is it good for? Here are three loops. The first adds 1 to each register. The second takes eight exponentials in a row of
-# each. The third carries a register from turn to turn: half of what was carried, plus the next. **For each: does unroll=8
-# help, and about how many times?**
+# What is unrolling good for? The cell below compares three loops. The first adds 1 to each register. The second applies
+# eight exponentials to each register, one after another. The third carries a register from one iteration to the next,
+# and the new carry is half of the old one plus the next register. **For each loop:** does `unroll=8` help, and by about
+# what factor?
 
 
 # %%
@@ -284,7 +294,7 @@ def eight_exps(v):
 
 
 def carried(x, unroll=1):
-    """Half of the old one plus the next, from register to register; the last is the result."""
+    """Return the last carry; each is half of the one before plus the next register."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -306,7 +316,7 @@ LOOPS = {
     "carried": carried,
 }
 UNROLLS = (1, 2, 4, 8)
-print("cycles of a turn, predicted (compiler)")
+print("cycles per iteration, predicted (compiler)")
 print("unroll      " + "".join(f"{unroll:8}" for unroll in UNROLLS))
 for name, loop in LOOPS.items():
     found = [
@@ -315,10 +325,10 @@ for name, loop in LOOPS.items():
     print(f"{name:12}" + "".join(f"{cycles:8.1f}" for cycles in found))
 
 # %% [markdown]
-# The exponentials gain most, more than seven times. The carried loop gains nothing at all. (So it is with libtpu 0.0.48, which
-# comes with the course; 0.0.50 unrolls such loops, too, and the one of exercise 08.8 then takes 6 % fewer cycles.) Below is the body of the second
-# loop. Choose an unroll. **Look for one thing:** how many columns of the EUP, which makes exponentials, are filled at 1, and
-# how many at 8?
+# The exponentials gain most, more than a factor of seven, and the carried loop gains nothing at all. (This holds for
+# libtpu 0.0.48, which comes with the course. Version 0.0.50 unrolls such loops too, and the one in exercise 08.8 then
+# takes 6 % fewer cycles.) The viewer below shows the body of the second loop for the `unroll` that you choose. **Look
+# for one thing:** how much of the EUP's row is filled at 1, and how much at 8? (The EUP computes the exponentials.)
 
 # %%
 loops = {
@@ -330,16 +340,17 @@ viz.unroll_viewer(
 )
 
 # %% [markdown]
-# At 1 each exponential waits for the one before it, and next to nothing else is there to be done. (A bundle can wait, so a
-# turn takes more cycles than it has bundles.) Turns do not overlap by themselves: the next begins when this one is done.
-# Written out, eight chains stand in one piece of program, and fill each other's gaps.
+# With `unroll=1`, each exponential waits for the one before it, and there is next to nothing else to do in the
+# meantime. (A bundle can wait, so an iteration takes more cycles than it has bundles.) Iterations do not overlap by
+# themselves: the next one begins when this one has ended. With `unroll=8`, eight chains stand in one stretch of
+# program, and each fills the gaps of the others.
 #
-# > **chain**: operations that each wait for the one before.
+# > **chain**: operations of which each needs the result of the one before.
 #
-# And why does the carried loop gain nothing? Two things may be to blame: it is a chain from its first turn to its last, and
-# it carries. Below are two loops with one of them each. In the first the chain goes through VMEM, and nothing is carried.
-# The second takes the eight exponentials, no turn waits for another, and a whole number is carried beside them. **Which of
-# the two does unroll=8 help?**
+# Why does the carried loop gain nothing? There are two possible causes: it is one chain from its first iteration to its
+# last, and it carries a value. Each of the two loops below has only one of these properties. In the first, the chain
+# goes through VMEM and nothing is carried. In the second, no iteration waits for another, but an integer is carried
+# beside the eight exponentials. **Which of the two does `unroll=8` help?**
 
 
 # %% tags=["predict"]
@@ -367,7 +378,7 @@ def carries_a_number(x, unroll):
     return pl.pallas_call(kernel, out_shape=x)(x)
 
 
-print("cycles of a turn, predicted (compiler)")
+print("cycles per iteration, predicted (compiler)")
 for loop in (chain_in_vmem, carries_a_number):
     for unroll in (1, 8):
         call = functools.partial(loop, unroll=unroll)
@@ -376,17 +387,20 @@ for loop in (chain_in_vmem, carries_a_number):
         print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
 
 # %% [markdown]
-# The chain is unrolled, and the loop that carries is not. **Under `jax.jit` the compiler ignores `unroll` on a loop whose carry
-# changes from turn to turn.** (A carry that is returned as it came, as in `turns`, does not count.) Its program is the same to the bundle (unless you ask for all turns:
-# *Further*). `jax.export` writes the turns out before the compiler sees the loop. So take several in a turn yourself: write
-# them out. Below, registers are added up, 1, 4 or 8 in a turn, in one sum or in
-# several that grow side by side; and then the eight exponentials of each register. **Predict** for four in a turn: how many
-# times faster with one sum, and with four?
+# The compiler unrolls the chain but not the loop that carries. **Under `jax.jit` the compiler ignores `unroll` on a
+# loop whose carry changes from iteration to iteration.** The program then stays the same to the last bundle, unless you
+# ask for all iterations (*Further*). A carry that is returned unchanged, as in `turns`, does not count. `jax.export`
+# writes the iterations out before the compiler sees the loop.
+#
+# So in a loop that carries, write several iterations out yourself. The cell below adds up registers, 1, 4 or 8 in each
+# iteration, in one sum or in several that grow side by side. It then does the same for the eight exponentials of each
+# register. **Predict** for four registers in an iteration: how many times as fast does the loop become with one sum,
+# and with four?
 
 
 # %% tags=["predict"]
 def in_turns(x, of_each, in_a_turn, sums=1):
-    """of_each(register), added up: ``in_a_turn`` registers in each turn, in so many sums."""
+    """Add up of_each(register), with ``in_a_turn`` registers an iteration, in ``sums`` sums."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -405,7 +419,7 @@ def itself(v):
     return v
 
 
-print("cycles for each register, predicted (compiler)")
+print("cycles per register, predicted (compiler)")
 for of_each, in_a_turn, sums in (
     (itself, 1, 1),
     (itself, 4, 1),
@@ -416,12 +430,13 @@ for of_each, in_a_turn, sums in (
 ):
     call = functools.partial(in_turns, of_each=of_each, in_a_turn=in_a_turn, sums=sums)
     cycles = one_more(call, registers)
-    print(f"{of_each.__name__:10} {in_a_turn} in a turn, sums: {sums}   {cycles:5.1f}")
+    print(f"{of_each.__name__:10} {in_a_turn} an iteration, sums: {sums}   {cycles:5.1f}")
 
 # %% [markdown]
-# Most of a turn's seven cycles are the loop's own. Four registers share them, and what is left is the chain; several sums
-# take that away too. The exponentials need one sum only, for they do not wait for it. Without a loop the chain stands alone:
-# below the same additions are written out in a straight line, and the difference of two lengths is divided by their number.
+# Most of the seven cycles of an iteration are overhead of the loop itself. If four registers share that overhead, what
+# remains is the chain of additions, which several sums break up. The exponentials need only one sum, because they do
+# not wait for it. To show the chain alone, the next cell writes the same additions out in a straight line, and divides
+# the difference between two lengths by the number of additions.
 
 
 # %%
@@ -440,33 +455,36 @@ for sums in (1, 2, 4):
         compiler.compile_tpu(
             functools.partial(written_out, length=length, sums=sums), f32(96, 8, 128)
         ).cycles
-        for length in (32, 96)  # of the same 96 registers, so that the copies are the same
+        for length in (32, 96)  # both take the same 96 registers, so the copies are equal
     )
     print(f"sums: {sums}   {(long - short) / 64:.1f} cycles for each addition")
 
 # %% [markdown]
-# An addition takes two cycles, and in a single sum each has to wait for the one before it. Additions of different sums can
-# begin in the same cycle:
+# An addition takes two cycles, and in a single sum each addition has to wait for the one before it. Additions of
+# different sums can begin in the same cycle, as the picture shows.
 
 # %%
 viz.chains(8, sums=(1, 4), latency=2)
 
 # %% [markdown]
-# > **Unroll loops that carry nothing. In a loop that carries, write several turns out yourself; if they wait for each other,
-# > carry several things.**
+# > **Unroll loops that carry nothing. In a loop that carries, write several iterations out yourself; if they wait for
+# > each other, carry several values.**
 #
-# (A bound may come from SMEM, as in `fori_loop(0, n_ref[0], ...)`. Then JAX refuses `unroll`: it must know how often.)
+# (The bound of a loop may come from SMEM, as in `fori_loop(0, n_ref[0], ...)`. Then JAX refuses `unroll`, because it
+# must know the number of iterations.)
 #
-# ## One long block
+# ## One long basic block
 #
-# The same page recommends "to try to squeeze as many computationally expensive operations into a single basic block as
-# possible".
+# JAX's page also recommends "to try to squeeze as many computationally expensive operations into a single basic block
+# as possible".
 #
-# > **basic block**: a piece of program without a branch in it. Within one the compiler is free to reorder.
+# > **basic block**: a stretch of the program without a branch in it. Within it, the compiler is free to reorder
+# > instructions.
 #
-# Below, registers are each divided by the sums of their rows. Once all in a row, once under one `pl.when`, once each with a
-# mask, once each under a `pl.when` of its own. The conditions depend on numbers in SMEM, which the compiler's simulator does
-# not know; the report counts as if all of them held. **Predict:** how many times dearer than a mask is a condition each?
+# The next cell divides each of several registers by the sums of its rows, in four ways: without a condition, all under
+# one `pl.when`, each with a mask, and each under a `pl.when` of its own. The conditions depend on values in SMEM, which
+# the compiler's simulator does not know, so the report counts as if all of them held. **Predict:** how many times more
+# expensive is a condition for each register than a mask?
 
 
 # %% tags=["predict"]
@@ -498,7 +516,7 @@ def integers(n):
 
 
 def one_more_piece(how, make):
-    """Cycles for one more register, of 16 instead of 8."""
+    """Return the cycles of one more register: the mean over 8, from 8 to 16."""
     call = functools.partial(pieces, how=how, make=make)
     some, more = (compiler.compile_tpu(call, integers(n), f32(n, 8, 128)) for n in (8, 16))
     return (work(more) - work(some)) / 8
@@ -513,8 +531,9 @@ for how in ("no condition", "one condition", "a mask each", "a condition each"):
     print(f"{how:17} {one_more_piece(how, over_sum_of_row):6.1f}")
 
 # %% [markdown]
-# One condition costs nothing to speak of, and a mask little. A condition each cuts the program into pieces, and what one
-# piece waits for no other can fill. What does it wait for? Sums of columns need no XLU. And v + 1 needs nearly nothing.
+# One condition around all the work costs practically nothing, and a mask costs little. A condition for each register
+# cuts the program into pieces, and while one piece waits, instructions of another cannot fill the gap. To see what a
+# piece waits for, the next cell changes the work: sums of columns do not need the XLU, and v + 1 needs nearly nothing.
 
 
 # %%
@@ -530,29 +549,30 @@ for make in (over_sum_of_row, over_sum_of_column, plus_one):
 print(f"{'plus_one':18}, no condition     {one_more_piece('no condition', plus_one):4.0f}")
 
 # %% [markdown]
-# Without the XLU a piece costs less than a third. Without a sum it costs 12, which is nearly all the branch's own. So most of
-# it was waiting, for the XLU above all. **Few branches, around much work. If every register must decide by itself, use a
-# mask.** *A good place for a break.*
+# Without the XLU a piece costs less than a third of that. Without any sum it costs 12 cycles, nearly all of which
+# belong to the branch itself. So most of the cost was waiting, above all for the XLU. **Use few branches, each around
+# much work. If every register must decide for itself, use a mask.** *This is a good place for a break.*
 #
 # ## Which axis needs a mask?
 #
-# Lesson 4 said: choose with `jnp.where`, do not multiply. But where? The picture shows a table of 20 x 300 in blocks of 8 x
-# 128. Choose a block, and switch on a mask for the rows, for the columns, or for both. **Look for two things:** which blocks
-# need no mask at all, and what the condition reads in the block at the lower right.
+# Lesson 4 said to mask with `jnp.where`, and not by multiplying. But along which axes? The picture shows a table of 20
+# x 300 in blocks of 8 x 128. Choose a block, and switch on a mask for the rows, for the columns, or for both. **Look
+# for two things:** which blocks need no mask at all, and what the condition says for the block at the lower right.
 
 # %%
 viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 
 # %% [markdown]
-# `broadcasted_iota(jnp.int32, shape, axis)` counts along one axis of the block. With the block's place it counts along the
-# whole array, and a comparison makes the mask. (The blocks that need none are those that hang over nowhere.) Now the same
-# table, 20 x 300 in blocks of 8 x 128, is summed along one axis: once with no mask, once with a mask for the axis that is
-# summed, and for no other. **How many of the four are right?**
+# `broadcasted_iota(jnp.int32, shape, axis)` gives every element its index along one axis of the block. Adding block
+# index times block size turns this into its index in the whole array, and a comparison with the length of the axis
+# gives the mask. Blocks that lie inside the array need none. The next cell sums the same table, in the same blocks,
+# along each of its two axes, first without a mask and then with a mask for the axis that is summed and for no other.
+# **How many of the four sums are right?**
 
 
 # %% tags=["predict"]
 def ragged_sum(x, axis, masked, block=(8, 128)):
-    """The sum of x along an axis, which is the last of the grid."""
+    """Return the sum of x along ``axis``, which is the last axis of the grid."""
     kept = 1 - axis
 
     def kernel(x_ref, o_ref):
@@ -593,16 +613,17 @@ for axis in (0, 1):
         print(f"sum along axis {axis}, {'masked' if masked else 'no mask':8} {says}")
 
 # %% [markdown]
-# Two: those with a mask. The table hangs over along both axes, and one mask is enough.
+# Two are right: those with a mask. The last blocks overhang along both axes, and still one mask is enough.
 #
-# > **An axis needs a mask if what lies past its end can reach an element that is kept: in a sum or a maximum over it, in a
-# > product along it, in `jnp.any`, in a shift that brings the tail forward. What reaches only elements past the end is
-# > dropped when the block goes home.**
+# > **An axis needs a mask if what lies past its end can reach an element that is kept: in a sum or a maximum over the
+# > axis, in a dot product along it, in `jnp.any`, or in a shift that brings the tail forward. What reaches only
+# > elements past the end is dropped when the block is written back.**
 #
-# ## With what number, and when?
+# ## Mask with which value, and when?
 #
-# Now the largest number of each column, for a table whose numbers are all negative. Its last block hangs over. Four kernels:
-# a mask after the maximum; a mask before it with 0; before it with -inf; none. **Which are right?**
+# The next kernels compute the largest element of each column, for a table whose elements are all negative and whose
+# last block overhangs. One masks after the maximum, one before it with 0, one before it with -inf, and one not at all.
+# **Which are right?**
 
 
 # %% tags=["predict"]
@@ -649,15 +670,17 @@ for mask in ("none", "after", "before, with 0", "before, with -inf"):
     print(f"{mask:18} first column: {found:5.2f}   {says}")
 
 # %% [markdown]
-# After the maximum it is too late: garbage and numbers are one number by then. And 0 is larger than all of these.
+# After the maximum it is too late to mask, because garbage and valid elements have become one value by then. A mask
+# with 0 fails because 0 is larger than every element of this table.
 #
-# > **neutral element**: the number that changes nothing: 0 for a sum, 1 for a product, -inf for a maximum, inf for a minimum.
+# > **neutral element**: the value that changes nothing: 0 for a sum, 1 for a product, -inf for a maximum, inf for a
+# > minimum.
 #
-# > **Mask before the first operation that mixes, with the neutral element of that operation. Before the next one that mixes,
-# > look again: is what was masked still neutral?**
+# > **Mask before the first operation that mixes elements, with the neutral element of that operation. Before the next
+# > operation that mixes, check again: is the value in the masked places still neutral?**
 #
-# A mask costs a comparison and a choice for each register. Should only the last step pay, under a `pl.when`? **Guess** what
-# it saves in a sum over rows of 8092 numbers, in 16 blocks.
+# A mask costs a comparison and a select for each register. Should only the last step pay for it, under a `pl.when`?
+# **Guess** how much this saves in a sum over rows of 8092 elements, in 16 blocks.
 
 
 # %% tags=["predict"]
@@ -706,14 +729,15 @@ for mask in ("in no step, wrong", "in every step", "in the last step"):
     print(f"{mask:28} {found[0].cycles:11,} {found[1].cycles:23,}")
 
 # %% [markdown]
-# Next to nothing. Do the copies hide it? Without them, in the last column, the mask takes nine cycles more in each of the 16
-# steps, or 3 %. Mask in every step, until a report tells you otherwise.
+# It saves next to nothing. Is this only because the copies hide the mask? In the last column of the table, where x is
+# copied only once, the mask adds nine cycles to each of the 16 steps, or 3 %. So mask in every step, until a report
+# tells you otherwise.
 #
 # ## Skip the work, and the copies
 #
-# Back to the opening. There are two things to skip, so there are four kernels: `A`, `B`, `C`, and the one with the map of `C`
-# that works on every block all the same. (It is right: the mask goes by the step's place, not the block's, and lets nothing
-# through.) With pencil: **how many blocks of x does each of the four copy?** There are 64 steps.
+# The opening left one kernel out: `D`, which has the map of `C` but works on every block. (It is right too, because its
+# mask is computed from the indices of the step and not of the block, so below the diagonal it lets nothing through.)
+# Work out with a pencil: **how many blocks of x does each of the four copy?** There are 64 steps.
 
 # %%
 CALLS["D"] = functools.partial(upper_sums, skip_work=False, stay_at_diagonal=True)
@@ -727,34 +751,37 @@ for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "bot
     )
 
 # %% [markdown]
-# With all copies HBM makes the time, and the work that `B` skips was hidden behind them. With the copies skipped work shows:
-# `D` takes 6 % more than `C`. So skip copies first, then work.
+# If every block is copied, HBM sets the time, and the work that `B` skips was hidden behind the copies anyway. If the
+# copies are skipped, the work shows: `D` takes 6 % more time than `C`. So skip copies first, then work.
 #
-# > **`pl.when` skips work. The pipeline copies what the index map says, step after step, whether the body reads it or not.**
+# > **`pl.when` skips work. The pipeline copies what the index map says, step after step, whether the body reads it or
+# > not.**
 #
-# The map of `C` says `jnp.minimum(i, j)`: below the diagonal it stays at the diagonal's block. A block whose index does not
-# change is not copied again. The steps are still there, all 64.
-# In the player, go to the steps below the diagonal: **what moves?** (Nothing of x. At a column's last step its sums go home.)
+# The map of `C` returns the row `jnp.minimum(i, j)`, so below the diagonal it stays at the block on the diagonal. A
+# block whose index does not change is not copied again, but the grid still has all its 64 steps. In the player, go to
+# the steps below the diagonal: **what moves?** (No block of x moves. At the last step of a column its sums are written
+# back.)
 
 # %%
 viz.grid_player(functools.partial(CALLS["C"], side=128), f32(384, 384))
 
 # %% [markdown]
-# Such a map must stay at a block that is needed anyhow: the one of the step before, or the next one that some step needs.
-# `jnp.where(i <= j, i, 0)` goes back to block 0, and that is a copy. (What to skip was known from the grid here. If the data decide, the map has to see them before
-# the kernel runs: lesson 12.)
+# Such a map must return a block that is needed anyway: the block of the step before, or the next block that some step
+# needs. `jnp.where(i <= j, i, 0)` goes back to block 0 instead, which costs a copy. (Here the grid alone determined
+# what to skip. If the data determine it, the map has to see them before the kernel runs, as lesson 12 shows.)
 #
 # ## A carry
 #
-# The grid of one core is a loop, and scratch is not touched between its steps. So a step can leave something for the next.
-# Below, each row has the row above it subtracted. The first row of a block needs the last of the block above, which has left
-# VMEM: so it is kept. Rows are ragged, and there are three columns of blocks. **Two questions:** does the tail need a
-# mask? And what must happen when the next column begins?
+# On one core the grid is a loop, and nothing touches scratch between the steps, so a step can leave something there for
+# the next one. The kernel below subtracts from each row the row above it. The first row of a block needs the last row
+# of the block above, which is no longer in VMEM, so the kernel keeps that row in scratch. The number of rows is ragged,
+# and there are three columns of blocks. **Two questions:** does the tail need a mask, and what must happen when the
+# next column begins?
 
 
 # %%
 def differences(x, columns_first=True, semantics=None):
-    """Each row minus the one above it; the first minus nothing."""
+    """Return each row minus the one above it; the first row stays as it is."""
     down = 1 if columns_first else 0  # the axis of the grid that goes down the rows
 
     def kernel(x_ref, o_ref, above_ref):
@@ -803,19 +830,22 @@ for says, call in (
     print(f"{says}: {'all four judges pass' if verdict.passed else verdict}\n")
 
 # %% [markdown]
-# No mask: what hangs over is the last rows. Only rows below would read them, and those are dropped too. (`roll` brings the
-# last row round to row 0, where the carry replaces it.) The carry is reset where a column begins. Along the rows first, the
-# carry holds the neighbour's rows. And it is legal only along an axis that one core walks in order: two cores would each
-# have a scratch of its own. The columns may be shared out.
+# The tail needs no mask. The rows past the end are the last ones, so only rows further down would read them, and those
+# are dropped too. (`roll` moves the last row of a block to row 0, where the carry replaces it.) When the next column of
+# blocks begins, the carry must be reset. In a grid that goes along the rows first, the carry holds a row of the
+# neighboring column instead. A carry is also legal only along an axis that one core walks in order, because two cores
+# would each have a scratch of their own. The axis of the columns may still be divided between cores.
 #
-# > **carry**: what a step leaves for the next, in scratch or in an output block that stays. Say when it begins, and mark its
-# > axis "arbitrary". Put that axis last, or keep one carry for each index of the axes inside it.
+# > **carry**: a value that a step leaves for the next one, in scratch or in an output block that stays. Initialize it
+# > where it begins, and mark its axis "arbitrary". Put that axis last, or keep one carry for each index of the axes
+# > inside it.
 #
 # ## Two passes to one
 #
-# The last carry is the finest. A softmax needs the sum of exp(x - largest), and the largest is known when all has been read.
-# So x is read twice: for the largest, and for the sum. Below is log(sum(exp(x))) of each column that way, with a grid of
-# (columns, 2, rows). **What binds, the core or HBM?**
+# The last carry of this lesson saves a pass over the data. A softmax needs the sum of exp(x - largest), and the largest
+# element is known only after all of x has been read. So x is read twice, once for the maximum and once for the sum. The
+# kernel below computes log(sum(exp(x))) of each column this way, with a grid of (columns, 2, rows). **What binds, the
+# core or HBM?**
 
 
 # %% tags=["predict"]
@@ -857,10 +887,10 @@ print(f"x is {table.size * 4 / 2**20:.0f} MiB; moved: {report.hbm_bytes / 2**20:
 print(f"{report.seconds * 1e6:.0f} us, predicted (compiler); binds: {report.bound}")
 
 # %% [markdown]
-# Twice x, and HBM binds. Can the sum be had in the first pass, when the largest is not known yet? Take the largest *so
-# far*. When a larger one comes, every exponential that was added has been too large by the same factor, exp(new - old). So
-# the whole sum can be set right with one product. Below in plain JAX, for one column in four blocks. **Predict:** what is
-# the sum after the second block, [2, 90]?
+# The kernel moves twice the bytes of x, and HBM binds. Can the sum be computed in the first pass, when the maximum is
+# not known yet? Take the largest element *so far*. When a larger one comes, every exponential that has been added was
+# too large by the same factor, exp(new - old), so a single multiplication corrects the whole sum. The next cell does
+# this in plain JAX, for one column in four blocks. **Predict:** what is the sum after the second block, [2, 90]?
 
 # %% tags=["predict"]
 column = jnp.array([1.0, 3.0, 2.0, 90.0, 89.0, 5.0, 95.0, 94.0])
@@ -874,41 +904,41 @@ print(f"two passes:          largest {column.max():4.0f}, sum", end=" ")
 print(f"{jnp.exp(column - column.max()).sum():.4f}")
 
 # %% [markdown]
-# In the end it is the same. After [2, 90] it is 1: all that came before is too small to count. (The first factor is
-# exp(-inf) = 0, so the beginning needs no special case, unless the whole first block is -inf: -inf - (-inf) is NaN. A kernel
-# that can meet such a block subtracts 0 for as long as the maximum is -inf, as 08.9 does.)
+# At the end the sum is the same as with two passes. After [2, 90] it is 1, because everything before 90 is too small to
+# count. (The first factor is exp(-inf) = 0, so the first block needs no special case, unless all of it is -inf: then
+# -inf - (-inf) is NaN. A kernel that can meet such a block subtracts 0 for as long as the maximum is -inf, as 08.9
+# does.)
 #
-# > **online softmax**: maximum and sum of exponentials in one pass: when the maximum grows, the sum is multiplied by exp(old
-# > maximum - new maximum).
+# > **online softmax**: maximum and sum of exponentials in one pass. When the maximum grows, the sum is multiplied by
+# > exp(old maximum - new maximum).
 #
-# Both numbers are carries. In 08.6 you make the kernel of it, with one read of x. Attention is this with one more carry, the
-# weighted sum of values: 08.9, and lesson 13.
+# Both values are carries. In exercise 08.6 you turn this into a kernel that reads x once. Attention adds one more
+# carry, the weighted sum of values, in exercise 08.9 and in lesson 13.
 #
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel should do nothing in steps whose number in SMEM is 0. <code>if</code>, <code>pl.when</code> or
-# <code>jnp.where</code>? What does it not save?</summary>
-# <code>pl.when</code>: one answer for the step. It does not save the step's copies.</details>
+# <details><summary>1. A kernel should do nothing in the steps whose value in SMEM is 0. <code>if</code>,
+# <code>pl.when</code> or <code>jnp.where</code>? What does it not save?</summary> <code>pl.when</code>, because there
+# is one answer for the step. It does not save the step's copies.</details>
 #
-# <details><summary>2. A loop of 100 turns carries a sum and adds one register a turn. What does <code>unroll=4</code> do, and what
-# would help?</summary>
-# Nothing: it carries. Four registers in a turn would help (7.0 to 3.0 cycles each), and four sums (2.0) or eight
-# (1.0).</details>
+# <details><summary>2. A loop of 100 iterations carries a sum and adds one register in each. What does
+# <code>unroll=4</code> do, and what would help?</summary> It does nothing, because the loop carries a sum. Four
+# registers in an iteration would help (3.0 cycles for each instead of 7.0). Four sums for them would help more (2.0),
+# and eight registers in eight sums would help most (1.0).</details>
 #
-# <details><summary>3. The minimum of each row of x[M, N], in blocks of (8, 128); M and N are ragged. Which masks?</summary>
-# One, along the columns, with inf, before the minimum. The rows stay by themselves.</details>
+# <details><summary>3. The minimum of each row of x[M, N], in blocks of (8, 128); M and N are ragged. Which masks does
+# it need?</summary> One, along the columns, with inf, before the minimum. Nothing mixes the rows.</details>
 #
-# <details><summary>4. Grid (4, 4), map <code>lambda j, i: (jnp.maximum(i, j), j)</code>. How many copies of blocks?</summary>
-# Column j has its blocks from j down: 4 + 3 + 2 + 1 = 10.</details>
+# <details><summary>4. The grid is (4, 4), and the index map is <code>lambda j, i: (jnp.maximum(i, j), j)</code>. How
+# many blocks are copied?</summary> Column j needs its blocks from row j down: 4 + 3 + 2 + 1 = 10.</details>
 #
-# <details><summary>5. The largest so far is 10 and the sum 3. A block comes with the numbers 12 and 12. What is the sum
-# now?</summary>
-# 3 exp(-2) + 2, about 2.41.</details>
+# <details><summary>5. The largest element so far is 10 and the sum is 3. A block comes with the elements 12 and 12.
+# What is the sum now?</summary> It is 3 exp(-2) + 2, about 2.41.</details>
 
 # %% [markdown]
-# Questions 4 and 5, for those who like to see it:
+# The next cell computes the answers to questions 4 and 5.
 
 
 # %%
@@ -931,17 +961,18 @@ print(f"{3 * np.exp(10 - 12) + 2 * np.exp(0):.2f}")
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 8](../exercises/08_control_flow_and_masks.ipynb). If you have time for one only, take 08.6.
+# Open [the exercises of lesson 8](../exercises/08_control_flow_and_masks.ipynb). If you have time for only one, take
+# 08.6.
 
 # %% [markdown]
 # ## Further
 #
-# Branches that are none, a loop whose end the data decide, all turns written out, and work that is worth skipping.
+# No exercise needs what follows.
 #
-# ### Branches that are none
+# ### Branches that become a select
 #
-# If both branches of a `cond` are small, the compiler may compute both and select. Then the program has no branch. How small is
-# small? **Guess** for an addition, a division and a sine, on 1, 4, 16 and 64 registers.
+# If both branches of a `cond` are small, the compiler may compute both and select, and then the program has no branch.
+# How small must they be? **Guess** for an addition, a division and a sine, on 1, 4, 16 and 64 registers.
 
 
 # %% tags=["predict"]
@@ -967,12 +998,13 @@ for chip in ("v5e", "v6e"):
         print()
 
 # %% [markdown]
-# Length decides: the compiler computes both branches if they are short, up to some dozens of bundles. The limit depends on the
-# operation and the chip, so if it matters, look for `sbr.rel` in the program.
+# The length of the branches decides: the compiler computes both if they are short, up to a few dozen bundles. The limit
+# depends on the operation and the chip, so if it matters, look for `sbr.rel` in the program.
 #
-# ### A loop whose end the data decide
+# ### A loop whose end depends on the data
 #
-# A bound may come from SMEM. The program is a loop as before. The report counts such a loop as well as it can, and says so.
+# The bound of a loop may come from SMEM, and the program is a loop as before. The report counts such a loop as well as
+# it can, and says so in a note.
 
 
 # %%
@@ -993,16 +1025,17 @@ for note in report.notes:
     print(note)
 
 # %% [markdown]
-# ### All turns written out
+# ### All iterations unrolled
 #
-# `unroll=64` of 64 turns leaves no loop at all. That the compiler cannot decline, since JAX itself writes the turns out: even
-# the carried loop becomes straight. The same helps a long one: below, the last loop goes round a loop of eight turns, all of
-# which are written out. **Guess** what a register costs in each.
+# With 64 iterations, `unroll=64` leaves no loop at all. The compiler cannot ignore this request, because JAX itself
+# writes the iterations out, so even the carried loop becomes straight-line code. The same helps a long loop: the last
+# variant below has an inner loop of eight iterations, all written out. **Guess** how many cycles a register costs in
+# each of the three.
 
 
 # %% tags=["predict"]
 def eight_in_a_turn(x):
-    """``carried``, with an inner loop that JAX writes out."""
+    """Compute ``carried`` with an inner loop that JAX writes out."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -1020,7 +1053,7 @@ def eight_in_a_turn(x):
 for name, loop in {
     "unroll=1": carried,
     "unroll=64": functools.partial(carried, unroll=64),
-    "eight in a turn": eight_in_a_turn,
+    "8 an iteration": eight_in_a_turn,
 }.items():
     report = compiler.compile_tpu(loop, f32(64, 8, 128))
     print(
@@ -1029,12 +1062,14 @@ for name, loop in {
     )
 
 # %% [markdown]
-# The turns' own overhead is gone, or shared. The chain is left, a product and a sum for each register.
+# The overhead of the iterations is gone, or shared by eight registers. What remains is the chain, with a multiplication
+# and an addition for each register.
 #
 # ### Work that is worth skipping
 #
-# In the opening work was free, since copies took longer. Put a sine before the sum, which takes longer than the copy of its
-# block. **Predict:** what is saved by skipping copies, and what by skipping work?
+# In the opening the work was free, because the copies took longer. The next kernel takes a sine before it adds, so the
+# work on a block takes longer than its copy. **Predict:** how much does skipping copies save, and how much does
+# skipping work?
 
 
 # %% tags=["predict"]
@@ -1078,20 +1113,23 @@ for copies in ("all", "needed", "one"):
     print(f"copies {copies:8}", "".join(f"{r.seconds * 1e6:20.1f}" for r in found))
 
 # %% [markdown]
-# Now it is the work that counts: 10 of 16 blocks have some. And the copies that are not needed cost nothing while all
-# blocks are worked on. Why is not 6 sixteenths of the time saved? Because a step with nothing to do has nothing to hide a
-# copy behind. In the last row there is but one copy (and a wrong result), and then 10 sixteenths of the time are left. Ask the
-# report what binds before you skip anything.
+# Now the work counts, and only 10 of the 16 blocks have any. As long as all blocks are worked on, the work hides the
+# copies that are not needed. Why does skipping the work of six blocks not save six sixteenths of the time? A step
+# without work has nothing to hide a copy behind. In the last row of the printed table there is only one copy (and a
+# wrong result), and there skipping the work leaves about 10 sixteenths of the time. Ask the report what binds before
+# you skip anything.
 #
 # ### One maximum per row
 #
-# In the log-sum-exp above each column had its own maximum, so the statistics of 512 columns filled whole registers. Attention
-# reduces the other way: each row holds the scores of one query, and the reduction runs along the lanes. A block of bq
-# queries then has bq maxima, and a kernel can keep them in two shapes. As (bq, 1) they use one lane of each register, and
-# before the next block of scores can be compared with them, the XLU has to broadcast that lane to the other 127. As
-# (bq, 128) every lane holds the maximum of its row, so the statistics combine with the scores register by register. Below
-# is attention to given scores in both shapes. The scores are read from HBM here, which attention does not do, so we leave
-# out the cycles that wait for copies. **Predict:** which shape needs more VMEM, and which more cycles?
+# In the log-sum-exp above each column had its own maximum, so the statistics of 512 columns filled whole registers.
+# Attention reduces the other way: each row holds the scores of one query, and the reduction runs along the lanes. A
+# block of bq queries then has bq maxima, and a kernel can keep them in two shapes. As (bq, 1) they use one lane of each
+# register, and before the next block of scores can be compared with them, the XLU has to broadcast that lane to the
+# other 127. As (bq, 128) every lane holds the maximum of its row, so the statistics combine with the scores register by
+# register.
+#
+# Below is attention to given scores in both shapes. The scores are read from HBM here, which attention does not do, so
+# we leave out the cycles that wait for copies. **Predict:** which shape needs more VMEM, and which needs more cycles?
 
 
 # %% tags=["predict"]
@@ -1143,13 +1181,13 @@ for lanes in (1, 128):
     print(f"{report.slots['XLU']:.0%} of the XLU's slots filled, {report.spills} spills")
 
 # %% [markdown]
-# Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more cycles
-# (predicted by the compiler):
-# it fills more of the XLU's slots, and it spills more. So the library's `flash_attention` keeps its statistics as (bq, 128).
-# The exponentials are rounded to bfloat16 before they are multiplied with v, which is what
-# the MXU takes, and their sum is computed from the unrounded ones. (08.9 asks for full float32, so that it can be checked to
-# the last digits.)
+# Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more
+# cycles (predicted by the compiler), because it fills more of the XLU's slots and spills more. So the library's
+# `flash_attention` keeps its statistics as (bq, 128). The exponentials are rounded to bfloat16 before they are
+# multiplied with v, because the MXU takes bfloat16, and their sum is computed from the unrounded ones. (08.9 asks for
+# full float32, so that it can be checked to the last digits.)
 #
-# > **statistic per row**: keep it in all 128 lanes. It takes no more VMEM than one lane does, and needs no broadcast.
+# > **statistic per row**: one value for each row, such as a maximum or a sum. Keep it in all 128 lanes, which takes no
+# > more VMEM than one lane does, and needs no broadcast.
 #
 # <!-- next -->
