@@ -168,7 +168,7 @@ TAKEN = [
         "axis 1 of its block",
         {"jnp.int32, block.shape, 0": "jnp.int32, block.shape, 1"},
     ),
-    Taken("08.2", "masks with 0", "which number is neutral", {"x_ref[...], 0)": "x_ref[...], -jnp.inf)"}),
+    Taken("08.2", "masks with 0", "which value is neutral", {"x_ref[...], 0)": "x_ref[...], -jnp.inf)"}),
     Taken(
         "08.2",
         "masks the exponentials, behind the maximum",

@@ -2,23 +2,23 @@
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 
-# %% answer="08.1" name="every step works" judge="exercise" says="In how many is j <= i"
+# %% answer="08.1" name="every step works" judge="exercise" says="In\\s+how\\s+many\\s+of\\s+them\\s+is\\s+j\\s+<=\\s+i"
 skipped = {"A": 49, "B": 49, "C": 28, "D": 33}
 
 
-# %% answer="08.1" name="the body saves copies" judge="exercise" says="Who starts the copies"
+# %% answer="08.1" name="the body saves copies" judge="exercise" says="What\\s+starts\\s+the\\s+copies"
 skipped = {"A": 28, "B": 28, "C": 28, "D": 33}
 
 
-# %% answer="08.1" name="the clamp copies" judge="exercise" says="Is a block copied again that\\s+is there"
+# %% answer="08.1" name="the clamp copies" judge="exercise" says="Is\\s+a\\s+block\\s+copied\\s+again\\s+if\\s+it\\s+is\\s+already\\s+in\\s+VMEM"
 skipped = {"A": 28, "B": 49, "C": 49, "D": 33}
 
 
-# %% answer="08.1" name="the jump is free" judge="exercise" says="Is that\\s+one still there"
+# %% answer="08.1" name="the jump is free" judge="exercise" says="Is\\s+that\\s+block\\s+still\\s+in\\s+VMEM"
 skipped = {"A": 28, "B": 49, "C": 28, "D": 28}
 
 
-# %% answer="08.1" name="every row goes back" judge="exercise" says="Not every row goes back"
+# %% answer="08.1" name="every row goes back" judge="exercise" says="Not\\s+every\\s+row\\s+goes\\s+back"
 skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 
 
@@ -28,7 +28,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = x_ref[...]
 
 
-# %% answer="08.2" name="masks with 0" judge="numbers" says="the tail was masked with a number that is larger than x"
+# %% answer="08.2" name="masks with 0" judge="numbers" says="the\\s+tail\\s+was\\s+masked\\s+with\\s+a\\s+value\\s+larger\\s+than\\s+x"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = jnp.where(column < columns, x_ref[...], 0)
 
@@ -67,12 +67,12 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    squares = centred * centred
 
 
-# %% answer="08.3" name="masks once" judge="numbers" says="its zeros are no zeros any more"
+# %% answer="08.3" name="masks once" judge="numbers" says="its\\s+zeros\\s+are\\s+no\\s+longer\\s+zeros"
 # -    squares = jnp.where(own, centred * centred, 0)
 # +    squares = centred * centred
 
 
-# %% answer="08.3" name="the mean of the block" judge="numbers" says="divided by the width of the block"
+# %% answer="08.3" name="the mean of the block" judge="numbers" says="divided\\s+by\\s+the\\s+width\\s+of\\s+the\\s+block"
 # -    centred = x - jnp.sum(x, axis=1, keepdims=True) / columns
 # +    centred = x - jnp.mean(x, axis=1, keepdims=True)
 #      squares = jnp.where(own, centred * centred, 0)
@@ -88,12 +88,12 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    squares = jnp.where(own, centred * centred, jnp.zeros_like(centred))
 
 
-# %% answer="08.3" name="the square of the root" judge="numbers" says="divided by the variance"
+# %% answer="08.3" name="the square of the root" judge="numbers" says="divided\\s+by\\s+the\\s+variance"
 # -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 # +    o_ref[...] = (centred / (variance + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.3" name="without the 0.00001" judge="numbers" says="1e-5 is missing below the root"
+# %% answer="08.3" name="without the 0.00001" judge="numbers" says="1e-5\\s+is\\s+missing\\s+under\\s+the\\s+square\\s+root"
 # -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 # +    o_ref[...] = (centred * jax.lax.rsqrt(variance)).astype(o_ref.dtype)
 
@@ -104,12 +104,12 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # -        carry_ref[...] = jnp.zeros_like(carry_ref)
 
 
-# %% answer="08.4" name="begins once, not in every column" judge="numbers" says="After step .1, 0. carry_ref(?s:.)*at the top of a\\s+new column"
+# %% answer="08.4" name="begins once, not in every column" judge="numbers" says="After step .1, 0. carry_ref(?s:.)*at\\s+the\\s+top\\s+of\\s+a\\s+new\\s+column"
 # -    @pl.when(pl.program_id(1) == 0)
 # +    @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
 
 
-# %% answer="08.4" name="every block alone" judge="numbers" says="every block begins anew"
+# %% answer="08.4" name="every block alone" judge="numbers" says="every\\s+block\\s+starts\\s+its\\s+sum\\s+at\\s+0"
 # -    total = carry_ref[...] + so_far(x_ref[...])
 # +    total = so_far(x_ref[...])
 
@@ -129,7 +129,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    carry_ref[...] = total[:1]
 
 
-# %% answer="08.4" name="renews the carry before it is used" judge="numbers" says="own sum in it\\s+already"
+# %% answer="08.4" name="renews the carry before it is used" judge="numbers" says="already\\s+contains\\s+this\\s+block's\\s+own\\s+sum"
 # -    total = carry_ref[...] + so_far(x_ref[...])
 # -    o_ref[...] = total
 # -    carry_ref[...] = total[-1:]
@@ -138,19 +138,19 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    o_ref[...] = block + carry_ref[...]
 
 
-# %% answer="08.5" name="every block" judge="exercise" says="Step .0, 2. has nothing to do(?s:.)*block .2, 0.(?s:.)*needed is .0, 1."
+# %% answer="08.5" name="every block" judge="exercise" says="Step\\s+.0,\\s+2.\\s+has\\s+no\\s+work(?s:.)*block\\s+.2,\\s+0.(?s:.)*.0,\\s+1.,\\s+which\\s+is\\s+needed\\s+next"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return i, j
 
 
-# %% answer="08.5" name="elsewhere block 0" judge="exercise" says="copied for nothing"
+# %% answer="08.5" name="elsewhere block 0" judge="exercise" says="copied\\s+and\\s+never\\s+read"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return jnp.where(jnp.abs(i - j) <= 1, i, 0), j
 
 
-# %% answer="08.5" name="one side only" judge="exercise" says="copied for nothing"
+# %% answer="08.5" name="one side only" judge="exercise" says="copied\\s+and\\s+never\\s+read"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return jnp.minimum(i, j + 1), j
@@ -174,7 +174,7 @@ def band_map(j, i):
     return jnp.clip(i, jnp.maximum(j - 1, 0), jnp.minimum(j + 1, 3)), j
 
 
-# %% answer="08.6" name="the old sum does not shrink" judge="numbers" says="After step .0, 2. sum_ref(?s:.)*exp.old - new."
+# %% answer="08.6" name="the old sum does not shrink" judge="numbers" says="After step .0, 2. sum_ref(?s:.)*exp.old\\s+-\\s+new."
 # -    sum_ref[...] = sum_ref[...] * jnp.exp(old - new) + block_sum
 # +    sum_ref[...] = sum_ref[...] + block_sum
 
@@ -184,12 +184,12 @@ def band_map(j, i):
 # +    x = x_ref[...]
 
 
-# %% answer="08.6" name="forgets the maximum at the end" judge="numbers" says="is missing in\\s+the\\s+end"
+# %% answer="08.6" name="forgets the maximum at the end" judge="numbers" says="is\\s+not\\s+added\\s+back\\s+at\\s+the\\s+end"
 # -        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 # +        o_ref[...] = jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="writes the maximum too early" judge="numbers" says="held before you wrote to it"
+# %% answer="08.6" name="writes the maximum too early" judge="numbers" says="held\\s+before\\s+you\\s+wrote\\s+to\\s+it"
 # +    max_ref[...] = new
 #      block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
 # -    sum_ref[...] = sum_ref[...] * jnp.exp(old - new) + block_sum
@@ -215,7 +215,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="begins and masks with -200" judge="numbers" says="max_ref.0, 0. is -200(?s:.)*begin with -inf"
+# %% answer="08.6" name="begins and masks with -200" judge="numbers" says="max_ref.0, 0. is -200(?s:.)*begin\\s+with\\s+-inf"
 # -        max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
 # +        max_ref[...] = jnp.full(max_ref.shape, -200, max_ref.dtype)
 
@@ -245,7 +245,7 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.7" name="the if is mended" judge="numbers" says="smaller than all of x(?s:.)*neutral for a minimum"
+# %% answer="08.7" name="the if is mended" judge="numbers" says="smaller\\s+than\\s+all\\s+of\\s+x(?s:.)*neutral\\s+for\\s+a\\s+minimum"
 # -            o_ref[...] = jnp.full(o_ref.shape, jnp.inf, o_ref.dtype)
 # +            o_ref[...] = jnp.zeros_like(o_ref)
 
@@ -257,7 +257,7 @@ def mended(x):
 # +        smallest = jnp.where(row[:1] < rows, smallest, 0)
 
 
-# %% answer="08.7" name="begins at 0" judge="numbers" says="smaller than all of x"
+# %% answer="08.7" name="begins at 0" judge="numbers" says="smaller\\s+than\\s+all\\s+of\\s+x"
 # -            o_ref[...] = jnp.full(o_ref.shape, jnp.inf, o_ref.dtype)
 # +            o_ref[...] = jnp.zeros_like(o_ref)
 
@@ -267,12 +267,12 @@ def mended(x):
 # +        row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
 
-# %% answer="08.7" name="masks with 0" judge="numbers" says="smaller than all of x"
+# %% answer="08.7" name="masks with 0" judge="numbers" says="smaller\\s+than\\s+all\\s+of\\s+x"
 # -        own = jnp.where(row < rows, x_ref[...], jnp.inf)
 # +        own = jnp.where(row < rows, x_ref[...], 0)
 
 
-# %% answer="08.7" name="one tall block" judge="exercise" says="keep the blocks"
+# %% answer="08.7" name="one tall block" judge="exercise" says="keep\\s+the\\s+blocks"
 # -        row = 16 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 # +        row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
@@ -282,15 +282,15 @@ def mended(x):
 # +        in_specs=[pl.BlockSpec((32, 128), lambda j, i: (i, j))],
 
 
-# %% answer="08.8" name="nothing gains" judge="exercise" says="Is anything carried"
+# %% answer="08.8" name="nothing gains" judge="exercise" says="Is\\s+anything\\s+carried"
 unrolled = {"A": "the same", "B": "the same", "C": "refused"}
 
 
-# %% answer="08.8" name="a chain gains" judge="exercise" says="loop carries a register"
+# %% answer="08.8" name="a chain gains" judge="exercise" says="loop\\s+carries\\s+a\\s+register"
 unrolled = {"A": "fewer", "B": "fewer", "C": "refused"}
 
 
-# %% answer="08.8" name="written out without knowing how often" judge="exercise" says="Does that one know"
+# %% answer="08.8" name="written out without knowing how often" judge="exercise" says="Is\\s+n_ref.0.\\s+known"
 unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 
 
@@ -309,7 +309,7 @@ unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 # +        s = jnp.where(key < keys, s_ref[...], -jnp.inf)
 
 
-# %% answer="08.9" name="all of N in one block" judge="exercise" says="has all of them"
+# %% answer="08.9" name="all of N in one block" judge="exercise" says="has\\s+all\\s+of\\s+them"
 # -    bq, bk = min(queries, 128), 128
 # +    bq, bk = min(queries, 128), pl.cdiv(keys, 128) * 128
 
@@ -317,22 +317,22 @@ unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 # +        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe[:, :1])
 
 
-# %% answer="08.9" name="the sum is not divided" judge="numbers" says="divide it by the sum"
+# %% answer="08.9" name="the sum is not divided" judge="numbers" says="divide\\s+it\\s+by\\s+the\\s+sum"
 # -            o_ref[...] = acc_ref[...] / jnp.where(total == 0, 1, total)
 # +            o_ref[...] = acc_ref[...]
 
 
-# %% answer="08.9" name="a query without keys is NaN" judge="numbers" says="sees no key becomes NaN"
-# -        safe = jnp.where(new == -jnp.inf, 0, new)  # of a query that has seen no key
+# %% answer="08.9" name="a query without keys is NaN" judge="numbers" says="sees\\s+no\\s+key\\s+becomes\\s+NaN"
+# -        safe = jnp.where(new == -jnp.inf, 0, new)  # -inf where a query has seen no key
 # +        safe = new
 
 
-# %% answer="08.9" name="0 / 0 for a query without keys" judge="numbers" says="sees no key becomes NaN"
+# %% answer="08.9" name="0 / 0 for a query without keys" judge="numbers" says="sees\\s+no\\s+key\\s+becomes\\s+NaN"
 # -            o_ref[...] = acc_ref[...] / jnp.where(total == 0, 1, total)
 # +            o_ref[...] = acc_ref[...] / total
 
 
-# %% answer="08.9" name="a finite mask" judge="numbers" says="gets the mean of all values"
+# %% answer="08.9" name="a finite mask" judge="numbers" says="gets\\s+the\\s+mean\\s+of\\s+all\\s+values"
 # -        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
 # +        s = jnp.where(key < n_ref[...], s_ref[...], -1e30)
 
@@ -379,12 +379,12 @@ def cumulated(x):
     )(x)
 
 
-# %% answer="08.2" name="-1e4 stands for -inf" judge="numbers" says="larger than x, as 0 and -1e4 are here"
+# %% answer="08.2" name="-1e4 stands for -inf" judge="numbers" says="larger\\s+than\\s+x,\\s+as\\s+0\\s+and\\s+-1e4\\s+are\\s+here"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = jnp.where(column < columns, x_ref[...], -1e4)
 
 
-# %% answer="08.3" name="1e-5 outside the root" judge="numbers" says="1e-5 is added to the root, and not to the variance"
+# %% answer="08.3" name="1e-5 outside the root" judge="numbers" says="1e-5\\s+is\\s+added\\s+to\\s+the\\s+square\\s+root,\\s+and\\s+not\\s+to\\s+the\\s+variance"
 # -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 # +    o_ref[...] = (centred / (jnp.sqrt(variance) + 1e-5)).astype(o_ref.dtype)
 
@@ -394,7 +394,7 @@ def cumulated(x):
 # +        max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)
 
 
-# %% answer="08.6" name="-1e30 in the tail" judge="numbers" says="masked with a number that is larger than x"
+# %% answer="08.6" name="-1e30 in the tail" judge="numbers" says="masked\\s+with\\s+a\\s+value\\s+larger\\s+than\\s+x"
 # -    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
 # +    x = jnp.where(row < rows, x_ref[...], -1e30)
 
@@ -444,7 +444,7 @@ def cumulated(x):
 # +        row = jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
 
 
-# %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the squares are divided by columns - 1"
+# %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the\\s+sum\\s+of\\s+the\\s+squares\\s+is\\s+divided\\s+by\\s+columns\\s+-\\s+1"
 # -    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
 # +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)
 
@@ -459,7 +459,7 @@ def cumulated(x):
 # +    e = jnp.exp(x)
 
 
-# %% answer="08.2" name="one maximum for all rows" judge="numbers" says="all rows of a block have one\\s+maximum"
+# %% answer="08.2" name="one maximum for all rows" judge="numbers" says="all\\s+rows\\s+of\\s+a\\s+block\\s+share\\s+one\\s+maximum"
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.exp(x - jnp.max(x))
 
@@ -469,7 +469,7 @@ def cumulated(x):
 # +    @pl.when(pl.program_id(0) == 0)
 
 
-# %% answer="08.10" name="a carry that counts twice" judge="numbers" says="(?s)counted\\s+twice: the last row of a\\s+register has it already"
+# %% answer="08.10" name="a carry that counts twice" judge="numbers" says="counted\\s+twice,\\s+because\\s+the\\s+last\\s+row\\s+of\\s+a\\s+register\\s+already\\s+contains\\s+it"
 # -                carry = value[7:8]
 # +                carry = carry + value[7:8]
 

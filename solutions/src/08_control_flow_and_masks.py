@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 8: Control flow and masks
 #
-# Steps and copies to predict, four kernels to write, an index map to choose, one kernel with four mistakes, three loops to
-# judge. Nothing here needs a TPU.
+# You predict steps and copies, write four kernels, choose an index map, repair a kernel with four mistakes, and say
+# what `unroll` does to three loops. No exercise of this page needs a TPU.
 #
 # Come here from [lesson 8](../notebooks/08_control_flow_and_masks.ipynb). About 59 minutes. Short of time? Do 08.2 and
 # 08.6. Want more? 08.9 and 08.10, 60 minutes, begin with an empty cell.
@@ -23,22 +23,23 @@ from jax.experimental.pallas import tpu as pltpu
 #
 # *Difficulty 2 of 5. 6 minutes, 4 lines.*
 #
-# x is float32[1792, 1792], in blocks of (256, 256). The grid is (7, 7), its axes are i and j. The body works under
-# `pl.when(j <= i)`, at the blocks on the diagonal and to the left of it. Four plain numbers:
+# x is float32[1792, 1792], in blocks of (256, 256), and the grid is (7, 7) with the axes i and j. The body works under
+# `pl.when(j <= i)`, so it works on the blocks on the diagonal and to the left of it. Enter a plain number for each of
+# the four questions:
 #
 # - **A** In how many steps does the body work?
-# - **B** How many blocks of x are copied, if its map is `lambda i, j: (i, j)`?
-# - **C** And with `lambda i, j: (i, jnp.minimum(i, j))`?
-# - **D** And with `lambda i, j: (i, jnp.where(j <= i, j, 0))`?
+# - **B** How many blocks of x are copied if the index map is `lambda i, j: (i, j)`?
+# - **C** How many blocks are copied with `lambda i, j: (i, jnp.minimum(i, j))`?
+# - **D** How many blocks are copied with `lambda i, j: (i, jnp.where(j <= i, j, 0))`?
 
 # %% answer="08.1"
 skipped = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
 skipped |= {
     "A": 28,  # 1 + 2 + ... + 7
-    "B": 49,  # one in each step
-    "C": 28,  # to the right of the diagonal the block stays
-    "D": 33,  # rows 1 to 5 go back to block 0; row 0 is there, row 6 has nothing to the right
+    "B": 49,  # one copy in each step
+    "C": 28,  # to the right of the diagonal the index stays
+    "D": 33,  # rows 1 to 5 go back to block 0; row 0 never leaves it, row 6 never returns
 }
 ### END SOLUTION
 
@@ -53,14 +54,14 @@ checks.check("08.1", skipped)
 #
 # *Difficulty 2 of 5. 8 minutes, 5 lines. Fast track.*
 #
-# `softmax(x)` is the softmax of each row. The call is given: a block is eight rows, as wide as the row and then up to the next
-# multiple of 128, so its last columns may hang over. Nothing of what lies there may reach the result. `columns` is the
-# length of a row.
+# `softmax(x)` is the softmax of each row, and you write its kernel. In the call, which is given, a block has eight rows
+# and is as wide as a row of x, rounded up to a multiple of 128, so its last columns may lie past the end of the array.
+# Nothing that lies there may reach the result. The kernel is called with `columns`, the length of a row.
 
 
 # %% answer="08.2"
 def softmax_kernel(x_ref, o_ref, *, columns):
-    """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
+    """Write the softmax of each row to o_ref; x_ref has ``columns`` valid columns."""
     ### BEGIN SOLUTION
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
     x = jnp.where(column < columns, x_ref[...], -jnp.inf)
@@ -93,14 +94,15 @@ checks.check("08.2", softmax)
 #
 # *Difficulty 3 of 5. 8 minutes, 8 lines.*
 #
-# `standardize(x)` takes the mean of each bfloat16 row from it, and divides by the root of its variance plus 0.00001, the
-# variance being the mean of (x - mean) squared. Compute in float32, round once. The call is that of 08.2. How many
-# things mix here, and what is neutral for each?
+# `standardize(x)` subtracts the mean of each bfloat16 row from it, and divides the difference by sqrt(variance +
+# 0.00001), where the variance is the mean of (x - mean) squared. Write its kernel, which computes in float32 and rounds
+# once. The call is that of 08.2, with 16 rows in a block. How many operations mix elements here, and which value is
+# neutral for each of them?
 
 
 # %% answer="08.3"
 def standardize_kernel(x_ref, o_ref, *, columns):
-    """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
+    """Write (x - mean) / sqrt(variance + 1e-5) of rows of ``columns`` bfloat16 elements."""
     ### BEGIN SOLUTION
     own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
     x = jnp.where(own, x_ref[...].astype(jnp.float32), 0)
@@ -135,15 +137,15 @@ checks.check("08.3", standardize)
 #
 # *Difficulty 3 of 5. 8 minutes, 6 lines.*
 #
-# `running_sum(x)` is `jnp.cumsum(x, axis=0)`, which the TPU has not. `so_far` is given: the running sum of one block, along its
-# rows, in five steps of doubling distance. The grid goes down each column of blocks. Write the kernel: what does a block
-# leave for the next, and when does a new sum begin? Any number of rows, and 128 divides the columns. Does the tail
-# need a mask?
+# `running_sum(x)` is `jnp.cumsum(x, axis=0)`, an operation that the TPU does not have. `so_far` is given and computes
+# the running sum of one block along its rows, in five steps of doubling distance. The grid goes down each column of
+# blocks. x has any number of rows, and 128 divides its columns. Write the kernel, and think first: what does a block
+# leave for the next one, when does a new sum begin, and does the tail need a mask?
 
 
 # %% given="08.4-so-far"
 def so_far(block):
-    """The running sum of a block of 32 rows, along its rows."""
+    """Return the running sum of a block of 32 rows, along its rows."""
     row = jax.lax.broadcasted_iota(jnp.int32, block.shape, 0)
     for distance in (1, 2, 4, 8, 16):
         block += jnp.where(row >= distance, pltpu.roll(block, distance, 0), 0)
@@ -152,7 +154,7 @@ def so_far(block):
 
 # %% answer="08.4"
 def running_kernel(x_ref, o_ref, carry_ref):
-    """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
+    """Write a block's running sum; grid axis 1 goes down, carry_ref is float32[1, 128]."""
     ### BEGIN SOLUTION
 
     @pl.when(pl.program_id(1) == 0)
@@ -190,15 +192,15 @@ checks.check("08.4", running_sum)
 #
 # *Difficulty 3 of 5. 6 minutes, 1 line.*
 #
-# `band_sums(x)` sums each column of a square x over the rows that are at most 128 away from its diagonal. Grid axis 0 is the
-# block's column j, axis 1 its row i. The kernel works only on the blocks that touch the band: i from j - 1 to j + 1. But
-# with the map `lambda j, i: (i, j)` every block is copied. Write the map so that the others are not: each block of the
-# band once, and nothing else.
+# `band_sums(x)` sums each column of a square x over the rows that are at most 128 away from its diagonal. Grid axis 0
+# is the block's column j, and axis 1 is its row i. The kernel works only on the blocks that touch the band, with i from
+# j - 1 to j + 1, but the map `lambda j, i: (i, j)` would copy every block. Write an index map that copies each block of
+# the band once, and nothing else.
 
 
 # %% answer="08.5"
 def band_map(j, i):
-    """The block of x that step (j, i) looks at."""
+    """Return the index of the block of x that step (j, i) gets."""
     ### BEGIN SOLUTION
     return jnp.clip(i, j - 1, j + 1), j
     ### END SOLUTION
@@ -242,14 +244,15 @@ checks.check("08.5", band_map)
 #
 # *Difficulty 4 of 5. 12 minutes, 16 lines. Fast track.*
 #
-# The lesson's `two_reads` takes log(sum(exp(x))) of each column, and reads x twice. Here it reads x once, and the rows are
-# ragged. The call is given: a grid of (columns, rows), blocks of (32, 128), and two refs of scratch, for the largest
-# number so far and for the sum. Write the kernel. `rows` is the number of rows of x.
+# The lesson's `two_reads` computes log(sum(exp(x))) of each column and reads x twice. Your kernel reads x once, and the
+# number of rows is ragged. The call is given: the grid is (columns, rows), blocks are (32, 128), and there are two
+# scratch refs, one for the largest element so far and one for the sum. Write the kernel, where `rows` is the number of
+# rows of x.
 
 
 # %% answer="08.6"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
-    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
+    """Write log(sum(exp(x))) of each column to o_ref[1, 128] in the last step of axis 1."""
     ### BEGIN SOLUTION
     i = pl.program_id(1)
 
@@ -297,9 +300,9 @@ checks.check("08.6", log_sum)
 #
 # *Difficulty 3 of 5. 7 minutes, 6 lines to change.*
 #
-# `broken(x)` should be the smallest number of each column of x, float32, for any number of rows; 128 divides the columns. It
-# has four mistakes. Copy it into the answer cell as `mended`, check it, mend what the verdict names, and check again.
-# Keep the blocks.
+# `broken(x)` should return the smallest element of each column of x, which is float32 with any number of rows and a
+# multiple of 128 columns. It has four mistakes, none of which is in its blocks, so keep those. Copy it into the answer
+# cell as `mended`, check it, fix what the verdict names, and check again.
 
 
 # %% given="08.7-broken"
@@ -326,7 +329,7 @@ def broken(x):
 
 # %% answer="08.7"
 def mended(x):
-    """The smallest number of each column of x[M, N], as (1, N)."""
+    """Return the smallest element of each column of x[M, N], as (1, N)."""
     ### BEGIN SOLUTION
     rows, columns = x.shape
 
@@ -363,20 +366,22 @@ checks.check("08.7", mended)
 #
 # *Difficulty 2 of 5. 4 minutes, 3 lines.*
 #
-# Three loops over registers, each of 64 turns, written with `fori_loop` and `unroll=1`. What happens to the cycles of a turn,
-# predicted (compiler), if it becomes `unroll=4`? Answer `"fewer"`, `"the same"` or `"refused"`.
+# Each of the three loops below goes over registers in 64 iterations, with `fori_loop` and `unroll=1`. What happens to
+# the cycles per iteration, predicted (compiler), if you write `unroll=4` instead? For each loop answer with one of
+# `"fewer"`, `"the same"` and `"refused"`.
 #
-# - **A** `o_ref[i] = jnp.tanh(jnp.tanh(x_ref[i]))` in each turn, nothing carried.
-# - **B** `return jnp.maximum(carry, x_ref[i])`, the largest number at each place of a register.
-# - **C** As A, but the number of turns is `n_ref[0]`, a number in SMEM.
+# - **A** The body is `o_ref[i] = jnp.tanh(jnp.tanh(x_ref[i]))`, and nothing is carried.
+# - **B** The body is `return jnp.maximum(carry, x_ref[i])`, which gives the largest element at each place of a
+#   register.
+# - **C** The body is that of A, but the number of iterations is `n_ref[0]`, a value in SMEM.
 
 # %% answer="08.8"
 unrolled = {"A": None, "B": None, "C": None}
 ### BEGIN SOLUTION
 unrolled |= {
-    "A": "fewer",  # it carries nothing
-    "B": "the same",  # it carries
-    "C": "refused",  # JAX wants to know how often, when it traces
+    "A": "fewer",  # the loop carries nothing
+    "B": "the same",  # its carry changes from iteration to iteration
+    "C": "refused",  # JAX must know the number of iterations when it traces the kernel
 }
 ### END SOLUTION
 
@@ -391,13 +396,13 @@ checks.check("08.8", unrolled)
 #
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
-# Write `attend(s, v, n)`, which is attention with the scores already computed. s is float32[M, N] and has the scores of M
-# queries, one row each, for N keys. v is float32[N, 128] and has a value for each key. n is int32[M, 1]. The result is
-# float32[M, 128]: row i is the softmax of the first n[i] scores of row i, multiplied by the first n[i] rows of v. Scores
-# from n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
+# Write `attend(s, v, n)`, which is attention with the scores already computed. s is float32[M, N] and has the scores of
+# M queries, one row each, for N keys. v is float32[N, 128] and has a value for each key. n is int32[M, 1]. The result
+# is float32[M, 128]: row i is the softmax of the first n[i] scores of row i, multiplied by the first n[i] rows of v.
+# Scores from n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
 #
-# 8 divides M, and N is anything. s may be read once, v once for every 128 queries, and blocks may not grow with N. Multiply
-# in full float32, with `precision="highest"`.
+# M is a multiple of 8, and N can be anything. You may read s once, and v once for every 128 queries, and the blocks may
+# not grow with N. Both v and the weights are float32, so multiply in full float32, with `precision="highest"`.
 
 # %% answer="08.9"
 attend = None
@@ -422,7 +427,7 @@ def attend(s, v, n):
         s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
         v = jnp.where(row < keys, v_ref[...], 0)
         new = jnp.maximum(max_ref[...], jnp.max(s, axis=1, keepdims=True))
-        safe = jnp.where(new == -jnp.inf, 0, new)  # of a query that has seen no key
+        safe = jnp.where(new == -jnp.inf, 0, new)  # -inf where a query has seen no key
         shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe)
         product = jnp.dot(e, v, precision="highest", preferred_element_type=jnp.float32)
         sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=1, keepdims=True)
@@ -461,10 +466,11 @@ checks.check("08.9", attend)
 #
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
-# Write `cumulated(x)`: `jnp.cumsum(x, axis=0)` of float32, in as few cycles as possible, predicted (compiler), for 2048 x 128.
-# A loop that adds row by row takes some 18,000. Par is 6,000. The bytes alone, at full speed, take 3,844, and fewer are not
-# counted. (Who starts many copies at once may read less in a report: the simulator does not know that copies share the
-# memory.) The judges call it with fewer rows, too, which 256 divides.
+# Write `cumulated(x)`, which is `jnp.cumsum(x, axis=0)` of float32, in as few cycles as possible, predicted (compiler),
+# for an array of 2048 x 128. A loop that adds row by row takes some 18,000 cycles, and par is 6,000. The bytes alone
+# take 3,844 cycles at full speed, and no score is lower than that. (If you start many copies at once, a report may show
+# fewer cycles, because the simulator does not know that copies share the memory.) The judges also call it with fewer
+# rows, which 256 divides.
 
 # %% answer="08.10"
 cumulated = None
@@ -472,8 +478,8 @@ cumulated = None
 
 
 def cumulated(x):
-    rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
-    group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
+    rows = x.shape[0] // 2  # two blocks, so that one copy overlaps with work
+    group = min(rows // 4, 256)  # rows of an iteration, written out in one basic block
 
     def kernel(x_ref, o_ref, carry_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -483,7 +489,7 @@ def cumulated(x):
         row = jax.lax.broadcasted_iota(jnp.int32, (8, 128), 0)
 
         def turn(t, carry):
-            for top in range(0, group, 8):  # a register
+            for top in range(0, group, 8):  # one register
                 here = pl.ds(pl.multiple_of(t * group + top, 8), 8)
                 value = x_ref[here]
                 for distance in (1, 2, 4):

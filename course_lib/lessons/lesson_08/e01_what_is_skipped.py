@@ -41,9 +41,9 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            49: "That is every step. In how many is j <= i?",
-            21: "That leaves out the diagonal. Is j <= i there?",
-            24.5: "Half of all. What about the diagonal?",
+            49: "That is the number of all steps. In how many of them is j <= i?",
+            21: "That leaves out the diagonal. Does j <= i hold there?",
+            24.5: "That is half of all steps. What about the diagonal?",
         },
         why="1 + 2 + ... + 7.",
         proof=_steps_at_work,
@@ -54,10 +54,11 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            28: "That is where the body works. Who starts the copies, the body or the pipeline?",
-            7: "That is a row of blocks. How often does (i, j) change?",
+            28: "That is the number of steps in which the body works. What starts the copies, the body or the "
+            "pipeline?",
+            7: "That is one row of blocks. How often does (i, j) change?",
         },
-        why="the map changes at every step, and the pipeline copies what it says.",
+        why="the index changes at every step, and the pipeline copies the block with that index.",
         proof=lambda: _copies(lambda i, j: (i, j)),
         stands_above="as the width of a column, or a number of bundles or cycles",
     ),
@@ -66,11 +67,13 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            49: "To the right of the diagonal the index stays (i, i). Is a block copied again that is there?",
-            21: "That leaves out the diagonal's blocks, and they are needed.",
-            34: "The last block of a row is at the diagonal. When the next row begins, is that one copy or two?",
+            49: "To the right of the diagonal the index stays (i, i). Is a block copied again if it is already in "
+            "VMEM?",
+            21: "That leaves out the blocks on the diagonal, which are needed.",
+            34: "Every row ends with its block on the diagonal. When the next row begins, does that take one copy or "
+            "two?",
         },
-        why="row i has i + 1 blocks up to the diagonal, and stays there.",
+        why="row i has i + 1 blocks up to the diagonal, and after that the index stays.",
         proof=lambda: _copies(lambda i, j: (i, jnp.minimum(i, j))),
         stands_above="as the width of a column, or a number of bundles or cycles",
     ),
@@ -79,13 +82,14 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            28: "To the right of the diagonal it goes back to block 0 of the row. Is that one still there?",
-            49: "From one step to the right of the diagonal to the next the index does not change.",
-            34: "One row too many: does every row that goes back to block 0 leave it before?",
-            35: "Not every row goes back: which rows have nothing to the right, or are at block 0 anyhow?",
-            27: "Going back to block 0 is a copy more, not one less.",
+            28: "To the right of the diagonal the map goes back to block 0 of the row. Is that block still in VMEM?",
+            49: "To the right of the diagonal the index does not change from one step to the next.",
+            34: "That is one row too many. Has every row that goes back to block 0 left it before?",
+            35: "Not every row goes back. Which rows have nothing to the right of the diagonal, or are at block 0 "
+            "anyway?",
+            27: "Going back to block 0 costs a copy and does not save one.",
         },
-        why="rows 1 to 5 copy their first block once more.",
+        why="each of rows 1 to 5 copies its first block once more.",
         proof=lambda: _copies(lambda i, j: (i, jnp.where(j <= i, j, 0))),
     ),
 }
@@ -95,14 +99,14 @@ EXERCISE = Exercise(
     title="Predict: what is skipped",
     kind="several",
     defines="skipped",
-    asks=Several(parts=PARTS, why="pl.when skips work; a map that stays skips copies; one that jumps does not."),
+    asks=Several(parts=PARTS, why="pl.when skips work, a map that stays skips copies, and one that jumps does not."),
     hints=(
-        "A counts steps. B, C and D count how often the block index changes, from step to step in the order of the "
-        "grid, the very first copy included.",
-        "Write down the indices of row 2: for C they are (2, 0), (2, 1), (2, 2), (2, 2) and so on; for D they end with "
-        "(2, 0), four times.",
-        "A: 1 + 2 + ... + 7. B: one a step. C: i + 1 for row i. D: as C, and one more for each row that has both a "
-        "block beside block 0 and something to the right of the diagonal.",
+        "A counts steps. B, C and D count how often the block index changes from one step of the grid to the next, "
+        "and the very first block counts as a change.",
+        "Write down the indices of row 2. For C they are (2, 0), (2, 1), (2, 2), (2, 2) and so on; for D they end "
+        "with (2, 0), four times.",
+        "A is 1 + 2 + ... + 7. B is one copy for each step. C is i + 1 copies for row i. D is C plus one copy for "
+        "each row that works on more than block 0 and also has something to the right of the diagonal.",
     ),
     points=2,
 )

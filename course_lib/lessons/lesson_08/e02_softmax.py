@@ -41,31 +41,33 @@ EXERCISE = Exercise(
     reference=lambda x: jax.nn.softmax(x, axis=1),
     slips=(
         judges.Slip(
-            means="the tail was masked with a number that is larger than x, as 0 and -1e4 are here, and counts",
+            means="the tail was masked with a value larger than x, as 0 and -1e4 are here, so it counts",
             value=_zeros_in_the_tail,
-            next="which number is neutral for a maximum, and has the exponential 0?",
+            next="which value is neutral for a maximum, and has an exponential of 0?",
         ),
         judges.Slip(
-            means="the 0 in the masked tail is the largest number of each row: every exp is 0, and 0 / 0 is NaN",
+            means="the 0 in the masked tail is the largest value of each row, so every exp is 0, and 0 / 0 is NaN",
             value=_zeros_in_the_maximum,
-            next="mask with the number that is neutral for a maximum, and let the maximum see no other.",
+            next="mask with the value that is neutral for a maximum, and mask before the maximum is taken.",
         ),
         judges.Slip(
-            means="no maximum is subtracted: exp of numbers far below 0 is 0, and 0 / 0 is NaN",
+            means="no maximum is subtracted, so exp of values far below 0 is 0, and 0 / 0 is NaN",
             value=lambda x: jnp.exp(x) / jnp.exp(x).sum(axis=1, keepdims=True),
-            next="subtract the largest of each row before exp.",
+            next="subtract the largest value of each row before exp.",
         ),
         judges.Slip(
-            means="all rows of a block have one maximum: in a row far below it every exp is 0, and 0 / 0 is NaN",
+            means="all rows of a block share one maximum, so in a row far below it every exp is 0, and 0 / 0 is NaN",
             value=_one_maximum_a_block,
-            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
+            next="take the maximum along axis 1, with keepdims=True, because each row has its own.",
         ),
     ),
     hints=(
-        "Two operations mix here, a maximum and a sum. A mask must stand before the first.",
-        "Choose with jnp.where between x and -jnp.inf, by broadcasted_iota along axis 1. What is exp(-inf)?",
-        "column = broadcasted_iota(jnp.int32, x_ref.shape, 1); x = where(column < columns, x_ref[...], -inf); then the "
-        "softmax as ever: exp of x minus its largest, over its sum. The -inf become 0 by themselves.",
+        "Two operations mix the elements of a row, a maximum and a sum. The mask must come before the first of them.",
+        "Select between x and -jnp.inf with jnp.where, where the condition compares the broadcasted_iota along axis 1 "
+        "with columns. What is exp(-inf)?",
+        "column = broadcasted_iota(jnp.int32, x_ref.shape, 1); x = where(column < columns, x_ref[...], -inf). Then "
+        "compute the softmax as usual: exp of x minus the row's maximum, divided by the sum of that. The -inf become "
+        "0 by themselves.",
     ),
     points=2,
 )

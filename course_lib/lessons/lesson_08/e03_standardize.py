@@ -76,49 +76,49 @@ EXERCISE = Exercise(
     reference=_standardized,
     slips=(
         judges.Slip(
-            means="the tail is in the variance: once the mean is taken away, its zeros are no zeros any more",
+            means="the tail is in the variance, because its zeros are no longer zeros once the mean is subtracted",
             value=_tail_in_the_variance,
-            next="mask the squares again, before they are added up.",
+            next="mask the squares too, before they are added up.",
         ),
         judges.Slip(
-            means="the tail counts: the sums are divided by the width of the block",
+            means="the tail counts, because the sums are divided by the width of the block",
             value=_counts_the_block,
-            next="jnp.mean divides by all that is there. Sum, and divide by columns.",
+            next="jnp.mean divides by the number of all elements in the block. Use a sum, and divide by columns.",
         ),
         judges.Slip(
-            means="the tail counts: the sums are divided by the width of the block",
+            means="the tail counts, because the sums are divided by the width of the block",
             value=_divides_by_the_block,
             next="divide by columns, the length of a row.",
         ),
         judges.Slip(
-            means="the squares are divided by columns - 1",
+            means="the sum of the squares is divided by columns - 1",
             value=_divides_by_one_less,
-            next="divide by columns: this is the mean of the squares, and no estimate from a sample.",
+            next="divide by columns, because this is the mean of the squares and not an estimate from a sample.",
         ),
         judges.Slip(
-            means="these are divided by the variance",
+            means="the rows are divided by the variance",
             value=_over_the_variance,
-            next="divide by its root: jax.lax.rsqrt is one over the root.",
+            next="divide by its square root: jax.lax.rsqrt is one over the square root.",
         ),
         judges.Slip(
-            means="1e-5 is missing below the root: a row of equal numbers becomes 0 / 0",
+            means="1e-5 is missing under the square root, so a row of equal values becomes 0 / 0",
             value=lambda x: _scaled(x, lambda v: 1 / jnp.sqrt(v)),
-            next="add it to the variance, before the root.",
+            next="add it to the variance, before the square root.",
         ),
         judges.Slip(
-            means="1e-5 is added to the root, and not to the variance below it",
+            means="1e-5 is added to the square root, and not to the variance under it",
             value=lambda x: _scaled(x, lambda v: 1 / (jnp.sqrt(v) + 1e-5)),
-            next="add it to the variance, before the root: where that is small, they differ.",
+            next="add it to the variance, before the square root. Where the variance is small, the two differ.",
         ),
     ),
     hints=(
-        "Two sums mix: that of x, and that of the squares. For both 0 is neutral. What has become of the zeros of the "
-        "tail when the second one begins?",
-        "After x - mean the tail is -mean. Mask the squares again. And jnp.mean counts the whole block: sum, and "
-        "divide by columns.",
+        "Two sums mix elements, that of x and that of the squares, and 0 is neutral for both. What has become of the "
+        "zeros in the tail when the second sum begins?",
+        "After x - mean, the tail holds -mean, so mask the squares again. And jnp.mean divides by the width of the "
+        "whole block, so use a sum and divide by columns.",
         "own = iota < columns; x = where(own, x_ref[...].astype(jnp.float32), 0); centred = x - sum(x) / columns; "
-        "variance = sum(where(own, centred * centred, 0)) / columns; then centred * rsqrt(variance + 1e-5), "
-        ".astype(o_ref.dtype).",
+        "variance = sum(where(own, centred * centred, 0)) / columns. The result is centred * rsqrt(variance + 1e-5), "
+        "cast with .astype(o_ref.dtype).",
     ),
     points=3,
 )

@@ -17,7 +17,7 @@ def _carried(j, i):
         grid=(3, 3),
         expect=expect,
         means="the sum of all rows of this column of blocks so far",
-        next="what does the first row of the next block have to be added to? And what at the top of a new column?",
+        next="what must be added to the first row of the next block, and what at the top of a new column?",
     )
 
 
@@ -44,21 +44,21 @@ EXERCISE = Exercise(
     probes=(_carried(0, 0), _carried(0, 1), _carried(1, 0)),
     slips=(
         judges.Slip(
-            means="every block begins anew",
+            means="every block starts its sum at 0",
             value=_each_block_alone,
-            next="add the carry, and leave the block's last row in carry_ref.",
+            next="add the carry, and leave the last row of the block's result in carry_ref.",
         ),
         judges.Slip(
-            means="the carry has this block's own sum in it already when it is added",
+            means="the carry already contains this block's own sum when it is added",
             value=_carried_too_early,
-            next="add the carry first, and renew it afterwards.",
+            next="add the carry first, and update it afterwards.",
         ),
     ),
     hints=(
-        "The last row of a finished block is the sum of all that came before the next one.",
-        "carry_ref begins at 0 where a column of blocks begins: when pl.program_id(1) == 0. The tail comes last, and "
-        "no row below it needs it.",
-        "total = carry_ref[...] + so_far(x_ref[...]); write total to o_ref, and total[-1:] to carry_ref.",
+        "The last row of a finished block is the sum of all rows before the next block.",
+        "carry_ref must be 0 where a column of blocks begins, which is when pl.program_id(1) == 0. The tail comes "
+        "last, so no row that is kept depends on it.",
+        "total = carry_ref[...] + so_far(x_ref[...]). Write total to o_ref, and total[-1:] to carry_ref.",
     ),
     points=2,
 )

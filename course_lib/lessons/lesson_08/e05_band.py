@@ -76,12 +76,13 @@ def _copies_the_band_alone(band_sums) -> None:
     for n, ((j, i), block) in enumerate(zip(steps, blocks, strict=True)):
         coming = [blocks[later] for later in range(n, len(steps)) if works[later]][:1]
         if not works[n] and block not in (blocks[n - 1], *coming):
-            costs_nothing = f"before it there was {blocks[n - 1]}"
-            costs_nothing += f", and the next one needed is {coming[0]}: either" if coming else ": to stay"
+            costs_nothing = f"return block {blocks[n - 1]}, which is already in VMEM"
+            costs_nothing += f", or block {coming[0]}, which is needed next" if coming else ""
             raise Unfit(
-                f"Step ({j}, {i}) has nothing to do, and the map asks for block {block}, which is copied for nothing.",
-                f"{costs_nothing} costs nothing.",
-                headline="a block is copied that nobody reads.",
+                f"Step ({j}, {i}) has no work, but the map returns block {block}, "
+                "so that block is copied and never read.",
+                f"{costs_nothing}.",
+                headline="the map copies a block that no step reads.",
             )
 
 
@@ -95,10 +96,11 @@ EXERCISE = Exercise(
     build=with_map,
     budget=judges.Budget(hbm_bytes=_band_once),
     hints=(
-        "Where the kernel works, the map must say (i, j). Elsewhere it may say anything: which block costs nothing?",
-        "One that is there already, or that is needed next. Above the band the next one needed is j - 1; below it the "
-        "last one was j + 1.",
-        "jnp.clip(i, low, high) keeps i between two numbers.",
+        "Where the kernel works, the map must return (i, j). Elsewhere it may return anything, so which block costs "
+        "no copy?",
+        "A block costs no copy if it is already in VMEM, and no extra one if it is needed next. Above the band the "
+        "next block needed is in row j - 1; below the band the last one was in row j + 1.",
+        "jnp.clip(i, low, high) keeps i between two bounds, which here depend on j.",
     ),
     points=2,
 )

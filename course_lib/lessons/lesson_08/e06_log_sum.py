@@ -57,16 +57,16 @@ PROBES = tuple(
             "max_ref",
             0,
             _largest,
-            "the largest number of each column so far",
-            "begin with -inf, and keep the larger one.",
+            "the largest element of each column so far",
+            "begin with -inf, and keep the larger of the old maximum and this block's.",
         ),
         (
             "sum_ref",
             1,
             _total,
             "the sum of exp(x - largest so far)",
-            "multiply the old sum by exp(old - new), where old is what max_ref held before you wrote to it; what this "
-            "block adds is exp(x - new).",
+            "multiply the old sum by exp(old - new), where old is what max_ref held before you wrote to it, and add "
+            "the sum of exp(x - new) of this block.",
         ),
     )
 )
@@ -83,28 +83,28 @@ EXERCISE = Exercise(
     probes=PROBES,
     slips=(
         judges.Slip(
-            means="the maximum that was taken away is missing in the end",
+            means="the maximum that was subtracted is not added back at the end",
             value=lambda x: jnp.log(_total(x)),
             next="log(sum(exp(x))) is the maximum plus the log of the sum.",
         ),
         judges.Slip(
-            means="the rows past the end were masked with 0, and 0 is larger than all of x",
+            means="the rows past the end were masked with 0, which is larger than all of x",
             value=_zeros_in_the_tail,
-            next="which number is neutral for a maximum, and has the exponential 0?",
+            next="which value is neutral for a maximum, and has an exponential of 0?",
         ),
         judges.Slip(
-            means="the rows past the end were masked with a number that is larger than x",
+            means="the rows past the end were masked with a value larger than x",
             value=lambda x: jnp.maximum(_largest(x), -1e30),
             next="mask them with -jnp.inf, which is smaller than every number.",
         ),
     ),
     hints=(
-        "Two carries: the largest number so far, and the sum of exp(x - largest so far). How do they begin, and what "
-        "happens to the sum when the first of them grows?",
-        "new = the larger of the old maximum and this block's. The old sum times exp(old - new), plus the sum of exp(x "
-        "- new) of this block. Mask the rows past the end with -inf, before the maximum.",
-        "At i == 0: max_ref = -inf, sum_ref = 0. Read max_ref into old before you write it. In the last step: o_ref = "
-        "max_ref + log(sum_ref).",
+        "There are two carries, the largest element so far and the sum of exp(x - largest so far). How do they begin, "
+        "and what happens to the sum when the largest element grows?",
+        "Let new be the larger of the old maximum and this block's. Multiply the old sum by exp(old - new), and add "
+        "the sum of exp(x - new) of this block. Mask the rows past the end with -inf, before the maximum.",
+        "At i == 0, set max_ref to -inf and sum_ref to 0. Read max_ref into old before you write to it. In the last "
+        "step, set o_ref to max_ref + log(sum_ref).",
     ),
     points=4,
 )

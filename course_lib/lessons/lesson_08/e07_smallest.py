@@ -18,8 +18,8 @@ def _in_the_same_blocks(mended):
     shapes = [tuple(map(int, operand.block_shape)) for operand in (*call.inputs, *call.outputs)]
     if shapes != [(16, 128), (1, 128)]:
         return (
-            f"Its blocks are {', '.join(map(str, shapes))}; those of broken are (16, 128), (1, 128).",
-            "keep the blocks: none of them is a mistake.",
+            f"The blocks of mended are {', '.join(map(str, shapes))}; those of broken are (16, 128), (1, 128).",
+            "keep the blocks, because none of them is a mistake.",
         )
     return None
 
@@ -33,19 +33,19 @@ EXERCISE = Exercise(
     reference=lambda x: jnp.min(x, axis=0, keepdims=True),
     slips=(
         judges.Slip(
-            means="a 0 is among the numbers, and it is smaller than all of x",
+            means="the minimum includes a 0, which is smaller than all of x",
             value=lambda x: jnp.zeros_like(x[:1]),
-            next="which number is neutral for a minimum? Ask it of the beginning, and of the mask.",
+            next="which value is neutral for a minimum? Use it as the initial value, and in the mask.",
         ),
     ),
     also=(_in_the_same_blocks,),
     hints=(
-        "Who decides at `if i == 0`? With what does a minimum begin? What does the mask see, and which rows does it "
-        "count?",
-        "pl.when for the beginning, with inf: it is neutral for a minimum, 0 is not. Mask the block, not its minimum. "
-        "iota counts within the block.",
-        "@pl.when(i == 0) begins with jnp.full(o_ref.shape, jnp.inf, o_ref.dtype); row = 16 * i + iota; jnp.where(row "
-        "< rows, x_ref[...], jnp.inf), and then the minimum.",
+        "Who decides at `if i == 0`? With which value does a minimum begin? To what is the mask applied, and which "
+        "rows does it count?",
+        "Initialize under pl.when, and with inf, which is neutral for a minimum, whereas 0 is not. Mask the block and "
+        "not its minimum. The iota counts within the block only.",
+        "Under @pl.when(i == 0), write jnp.full(o_ref.shape, jnp.inf, o_ref.dtype) to o_ref. With row = 16 * i + "
+        "iota, mask by jnp.where(row < rows, x_ref[...], jnp.inf), and then take the minimum.",
     ),
     points=2,
 )

@@ -54,8 +54,8 @@ PARTS = {
         options=OPTIONS,
         right="fewer",
         wrong={
-            "the same": "Is anything carried from turn to turn?",
-            "refused": "The number of turns is known, and nothing forbids to write four of them out.",
+            "the same": "Is anything carried from iteration to iteration?",
+            "refused": "The number of iterations is known, so nothing prevents writing four of them out.",
         },
         why="four chains fill each other's gaps.",
         proof=lambda: _found(lambda n, x, o, unroll: _two_tanhs(n, x, o, unroll, lambda n: 64)),
@@ -65,20 +65,20 @@ PARTS = {
         right="the same",
         wrong={
             "fewer": "The loop carries a register. What did the lesson's carried loop gain?",
-            "refused": "It compiles. Do you remember what the lesson's carried loop gained?",
+            "refused": "The loop compiles. What did the lesson's carried loop gain?",
         },
-        why="what it carries changes, and the compiler does not unroll that.",
+        why="its carry changes, and the compiler does not unroll such a loop.",
         proof=lambda: _found(_largest),
     ),
     "C": Choose(
         options=OPTIONS,
         right="refused",
         wrong={
-            "fewer": "Who writes the turns out, and when? Does that one know n_ref[0]?",
-            "the same": "Something is said about it, and not by the compiler. What must be known when a kernel is "
+            "fewer": "What writes the iterations out, and when? Is n_ref[0] known at that time?",
+            "the same": "JAX has something to say before the compiler does. What must be known when a kernel is "
             "traced?",
         },
-        why="how often is known only when the kernel runs.",
+        why="the number of iterations is known only when the kernel runs.",
         proof=lambda: _found(lambda n, x, o, unroll: _two_tanhs(n, x, o, unroll, lambda n: n[0])),
     ),
 }
@@ -88,12 +88,12 @@ EXERCISE = Exercise(
     title="Choose: what does unroll do?",
     kind="several",
     defines="unrolled",
-    asks=Several(parts=PARTS, why="unroll helps loops that carry nothing, and must know how many turns."),
+    asks=Several(parts=PARTS, why="unroll helps loops that carry nothing, if the number of iterations is known."),
     hints=(
-        "For each loop ask two things: does it carry anything, and is the number of turns known?",
-        "The lesson has a table with three loops. To which of them is A like, and to which B? For C: when does "
+        "For each loop ask two things: does it carry anything, and is the number of iterations known?",
+        "The lesson has a table with three loops. Which of them is like A, and which is like B? For C, when does "
         "fori_loop look at its bounds?",
-        "Try C: write the kernel, and trace it with unroll=4. JAX says a sentence.",
+        "Try C: write the kernel, trace it with unroll=4, and read what JAX says.",
     ),
     points=1,
 )

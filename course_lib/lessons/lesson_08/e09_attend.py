@@ -76,8 +76,8 @@ def _blocks_stay_small(attend):
     long = [o.name for o in call.inputs if o.pipelined and max(map(int, o.block_shape)) >= 4096]
     if long:
         return (
-            f"With 4096 keys a block of {' and of '.join(long)} has all of them.",
-            "cut the keys, give them the last axis of the grid, and carry three things.",
+            f"With 4096 keys, a block of {' and of '.join(long)} has all of them.",
+            "split the keys into blocks, give them the last axis of the grid, and carry three values.",
         )
     return None
 
@@ -94,24 +94,24 @@ EXERCISE = Exercise(
         judges.Slip(
             means="keys from n on count as well",
             value=_all_keys,
-            next="compare the index of the key with n_ref[...], in the mask of the scores.",
+            next="compare the index of the key with n_ref[...] in the mask of the scores.",
         ),
         judges.Slip(
             means="this is the sum of exp(s - largest) * v",
             value=_undivided,
-            next="divide it by the sum of exp(s - largest), in the last step.",
+            next="divide it by the sum of exp(s - largest) in the last step.",
         ),
         judges.Slip(
             means="a query that sees no key becomes NaN, and must become 0",
             value=lambda s, v, n: jnp.where(n == 0, jnp.nan, _attention(s, v, n)),
-            next="where the maximum is still -inf, subtract 0 in its place: -inf - (-inf) is NaN. And where the sum is "
-            "0, divide by 1.",
+            next="where the maximum is still -inf, subtract 0 instead, because -inf - (-inf) is NaN. And where the "
+            "sum is 0, divide by 1.",
         ),
         judges.Slip(
             means="a query that sees no key gets the mean of all values, and must get 0",
             value=_mean_without_keys,
-            next="mask the scores with -jnp.inf, whose exponential is 0. Beside a finite mask every masked score is "
-            "the largest, and exp(0) is 1.",
+            next="mask the scores with -jnp.inf, whose exponential is 0. With a finite mask, every masked score of "
+            "this query equals the maximum, and exp(0) is 1.",
         ),
         *(
             judges.Slip(
@@ -125,14 +125,14 @@ EXERCISE = Exercise(
     also=(_blocks_stay_small,),
     also_at=lambda: [_many_keys()],
     hints=(
-        "08.6 has two carries. What else has to shrink when the maximum grows? Here each query has its own maximum, so "
-        "all three carries have a row for each query.",
-        "acc, the sum of exp(s - largest so far) @ v: multiply it by exp(old - new) as well. At the end acc / sum. "
-        "Keep maximum and sum as (queries, 128), the same number in every lane, and take 128 keys at a time: then they "
-        "fit the scores and acc as they are.",
-        "Mask the scores with -inf where the key is n_ref[...] or more, and v with 0 beyond its last row: 0 times "
-        "garbage may be NaN. A query that has seen no key has the maximum -inf: subtract jnp.where(new == -jnp.inf, 0, "
-        "new).",
+        "08.6 has two carries. What else has to shrink when the maximum grows? Here each query has its own maximum, "
+        "so each of the three carries has a row for each query.",
+        "The third carry is acc, the sum of exp(s - largest so far) @ v. Multiply it by exp(old - new) as well, and "
+        "divide it by the sum at the end. Keep maximum and sum as (queries, 128), with the same value in every lane, "
+        "and take 128 keys at a time; then they fit the scores and acc as they are.",
+        "Mask the scores with -inf where the key is n_ref[...] or more, and v with 0 beyond its last row, because 0 "
+        "times garbage may be NaN. A query that has seen no key has the maximum -inf, so subtract jnp.where(new == "
+        "-jnp.inf, 0, new).",
     ),
     points=4,
 )

@@ -58,7 +58,7 @@ EXERCISE = Exercise(
     golf=Golf(unit=CYCLES, par=6_000, at=_large, floor=REGISTERS),
     slips=(
         judges.Slip(
-            means="what is carried is counted twice: the last row of a register has it already",
+            means="the carry is counted twice, because the last row of a register already contains it",
             value=_by_registers(_carry_counted_twice),
             next="carry the last row as it is: carry = value[7:8].",
         ),
@@ -68,19 +68,19 @@ EXERCISE = Exercise(
             next="sum the rows of the register first, and then add the carry to each.",
         ),
         judges.Slip(
-            means="the first row of a register is carried, and the last one has the sum",
+            means="the first row of a register is carried, but the last one has the sum",
             value=_by_registers(_first_row_carried),
-            next="carry = value[7:8].",
+            next="carry the last row: carry = value[7:8].",
         ),
     ),
     hints=(
-        "Row by row is a chain of 2048 sums, each of which fills an eighth of a register. so_far of 08.4 needs five "
-        "steps for 32 rows, whatever their number of registers.",
-        "Within one register of eight rows three steps do. From register to register only one row is carried. Write "
-        "some registers out, in one basic block: then one register's steps fill the gaps of another's. The simulator "
-        "carries 2,000 operations.",
-        "A grid brings the copies beside the work. But each step waits for half a copy's latency: how few blocks are "
-        "enough to hide something?",
+        "Adding row by row is a chain of 2048 additions, each of which fills an eighth of a register. so_far of 08.4 "
+        "needs five steps for 32 rows, whatever their number of registers.",
+        "Within one register of eight rows, three steps are enough. From register to register only one row is "
+        "carried. Write some registers out in one basic block, so that the steps of one register fill the gaps of "
+        "another. The simulator takes kernels of up to 2,000 operations.",
+        "With a grid, copies overlap with work, but each step waits for half of a copy's latency. What is the "
+        "smallest number of blocks that still hides something?",
     ),
     points=3,
 )
