@@ -549,22 +549,23 @@ for make in (over_sum_of_row, over_sum_of_column, plus_one):
 print(f"{'plus_one':18}, no condition     {one_more_piece('no condition', plus_one):4.0f}")
 
 # %% [markdown]
-# Without the XLU a piece costs less than a third of that. Without any sum it costs 12 cycles, nearly all of which
+# Without the XLU a piece costs less than a third as much. Without any sum it costs 12 cycles, nearly all of which
 # belong to the branch itself. So most of the cost was waiting, above all for the XLU. **Use few branches, each around
 # much work. If every register must decide for itself, use a mask.** *This is a good place for a break.*
 #
 # ## Which axis needs a mask?
 #
-# Lesson 4 said to mask with `jnp.where`, and not by multiplying. But along which axes? The picture shows a table of 20
-# x 300 in blocks of 8 x 128. Choose a block, and switch on a mask for the rows, for the columns, or for both. **Look
-# for two things:** which blocks need no mask at all, and what the condition says for the block at the lower right.
+# Lesson 4 said to mask with `jnp.where`, and not by multiplying. But along which axes does a block need a mask? The
+# picture shows a table of 20 x 300 in blocks of 8 x 128. Choose a block, and switch on a mask for the rows, for the
+# columns, or for both. **Look for two things:** which blocks need no mask at all, and what the condition says for the
+# block at the lower right.
 
 # %%
 viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 
 # %% [markdown]
-# `broadcasted_iota(jnp.int32, shape, axis)` gives every element its index along one axis of the block. Adding block
-# index times block size turns this into its index in the whole array, and a comparison with the length of the axis
+# `broadcasted_iota(jnp.int32, shape, axis)` gives every element its index along one axis of the block. Adding the block
+# index times the block size turns this into the index in the whole array, and a comparison with the length of the axis
 # gives the mask. Blocks that lie inside the array need none. The next cell sums the same table, in the same blocks,
 # along each of its two axes, first without a mask and then with a mask for the axis that is summed and for no other.
 # **How many of the four sums are right?**
@@ -751,8 +752,8 @@ for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "bot
     )
 
 # %% [markdown]
-# If every block is copied, HBM sets the time, and the work that `B` skips was hidden behind the copies anyway. If the
-# copies are skipped, the work shows: `D` takes 6 % more time than `C`. So skip copies first, then work.
+# If every block is copied, HBM determines the time, and the work that `B` skips was hidden behind the copies anyway. If
+# the copies are skipped, the work shows: `D` takes 6 % more time than `C`. So skip copies first, then work.
 #
 # > **`pl.when` skips work. The pipeline copies what the index map says, step after step, whether the body reads it or
 # > not.**
@@ -774,9 +775,9 @@ viz.grid_player(functools.partial(CALLS["C"], side=128), f32(384, 384))
 #
 # On one core the grid is a loop, and nothing touches scratch between the steps, so a step can leave something there for
 # the next one. The kernel below subtracts from each row the row above it. The first row of a block needs the last row
-# of the block above, which is no longer in VMEM, so the kernel keeps that row in scratch. The number of rows is ragged,
-# and there are three columns of blocks. **Two questions:** does the tail need a mask, and what must happen when the
-# next column begins?
+# of the block above, which is no longer in VMEM, so the kernel keeps that row in scratch. The row axis is ragged, and
+# there are three columns of blocks. **Two questions:** does the tail need a mask, and what must happen when the next
+# column begins?
 
 
 # %%
@@ -919,9 +920,9 @@ print(f"{jnp.exp(column - column.max()).sum():.4f}")
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel should do nothing in the steps whose value in SMEM is 0. <code>if</code>,
-# <code>pl.when</code> or <code>jnp.where</code>? What does it not save?</summary> <code>pl.when</code>, because there
-# is one answer for the step. It does not save the step's copies.</details>
+# <details><summary>1. A kernel should do nothing in the steps whose value in SMEM is 0. Does it use <code>if</code>,
+# <code>pl.when</code> or <code>jnp.where</code>, and what does that not save?</summary> <code>pl.when</code>, because
+# there is one answer for the step. It does not save the step's copies.</details>
 #
 # <details><summary>2. A loop of 100 iterations carries a sum and adds one register in each. What does
 # <code>unroll=4</code> do, and what would help?</summary> It does nothing, because the loop carries a sum. Four

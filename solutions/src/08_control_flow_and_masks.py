@@ -94,10 +94,10 @@ checks.check("08.2", softmax)
 #
 # *Difficulty 3 of 5. 8 minutes, 8 lines.*
 #
-# `standardize(x)` subtracts the mean of each bfloat16 row from it, and divides the difference by sqrt(variance +
-# 0.00001), where the variance is the mean of (x - mean) squared. Write its kernel, which computes in float32 and rounds
-# once. The call is that of 08.2, with 16 rows in a block. How many operations mix elements here, and which value is
-# neutral for each of them?
+# `standardize(x)` subtracts from each bfloat16 row its mean, and divides the difference by sqrt(variance + 0.00001),
+# where the variance is the mean of (x - mean) squared. Write its kernel, which computes in float32 and rounds once. The
+# call is that of 08.2, with 16 rows in a block. How many operations mix elements here, and which value is neutral for
+# each of them?
 
 
 # %% answer="08.3"
@@ -245,8 +245,8 @@ checks.check("08.5", band_map)
 # *Difficulty 4 of 5. 12 minutes, 16 lines. Fast track.*
 #
 # The lesson's `two_reads` computes log(sum(exp(x))) of each column and reads x twice. Your kernel reads x once, and the
-# number of rows is ragged. The call is given: the grid is (columns, rows), blocks are (32, 128), and there are two
-# scratch refs, one for the largest element so far and one for the sum. Write the kernel, where `rows` is the number of
+# row axis is ragged. The call is given: the grid is (columns, rows), blocks are (32, 128), and there are two scratch
+# refs, one for the largest element so far and one for the sum. Write the kernel, whose argument `rows` is the number of
 # rows of x.
 
 
@@ -401,8 +401,9 @@ checks.check("08.8", unrolled)
 # is float32[M, 128]: row i is the softmax of the first n[i] scores of row i, multiplied by the first n[i] rows of v.
 # Scores from n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
 #
-# M is a multiple of 8, and N can be anything. You may read s once, and v once for every 128 queries, and the blocks may
-# not grow with N. Both v and the weights are float32, so multiply in full float32, with `precision="highest"`.
+# M is a multiple of 8, and N can be anything. You may read s only once, and v only once for every 128 queries, and the
+# blocks may not grow with N. Both v and the weights are float32, so multiply in full float32, with
+# `precision="highest"`.
 
 # %% answer="08.9"
 attend = None
