@@ -25,6 +25,10 @@ RIGHT = [
     ("reduced", "", 4, "v5e:2x2"),
     ("reduced", "", 8, "v5e:2x4"),
     ("multiplied", "", 4, "v5e:2x2"),
+    ("all_gather", "", 4, "v5e:2x2"),
+    ("all_gather_matmul", "", 4, "v6e:2x2"),
+    ("reduce_scatter", "", 8, "v5e:2x4"),
+    ("matmul_reduce_scatter", "", 4, "v5e:2x2"),
 ]
 ENTERED, LEFT, ORDER = "nothing makes sure that", "may have left the kernel", "nothing orders the two"
 # (kernel, mistake): the judge that refuses, and what it says

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import AbstractDevice, AxisType, PartitionSpec
 
-from course_lib import chips, compiler, errors
+from course_lib import chips, compat, compiler, errors
 from course_lib.judges.many_chips import protocol, values
 from course_lib.judges.many_chips.record import Record, record
 from course_lib.judges.many_chips.schedule import schedule
@@ -45,7 +45,7 @@ def judge_chips(
     mesh, axes, chip = tuple(mesh), tuple(axes), topology.partition(":")[0]
     if len(mesh) != len(axes) or not all(isinstance(n, int) and n > 0 for n in mesh):
         raise ValueError(f"mesh is {mesh} and axes is {axes}; they are sizes, 1 or more, and a name for each.")
-    chips.chip(chip)
+    target = chips.chip(chip)
     devices = int(np.prod(mesh))
     if ring is not None and sorted(ring) != list(range(devices)):
         raise ValueError(f"ring is {ring}; it is the numbers 0 to {devices - 1} in the order in which they are linked.")
@@ -53,7 +53,7 @@ def judge_chips(
         want = expected(reference, args)
     except Exception as error:
         raise ValueError(f"The reference does not run: {type(error).__name__}: {error}") from error
-    verdicts, seen = _run(fn, args, want, mesh, axes)
+    verdicts, seen = _run(fn, args, want, mesh, axes, target)
     if verdicts[-1].passed is not False:
         verdicts.append(_compiled(fn, args, mesh, axes, in_specs, topology))
     if seen is not None and verdicts[-1].passed is not False:
@@ -61,19 +61,21 @@ def judge_chips(
     return verdicts
 
 
-def _recorded(fn: Callable, args: tuple, mesh: tuple[int, ...], axes: tuple[str, ...], mode: str) -> Record:
+def _recorded(fn: Callable, args: tuple, mesh: tuple[int, ...], axes: tuple[str, ...], chip, mode: str) -> Record:
     """Run a function on CPU devices, and return what each of them does.
 
+    ``chip``: what Pallas takes the devices for when it asks for their tiles, as ``pltpu.emit_pipeline`` does.
     ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager").
     """
     devices = int(np.prod(mesh))
     auto = (AxisType.Auto,) * len(axes)
     on_cpus = jax.make_mesh(mesh, axes, auto, devices=jax.devices("cpu")[:devices])
-    with jax.set_mesh(on_cpus):
+    device = AbstractDevice(device_kind=chip.device_kind, num_cores=1, platform="tpu")
+    with jax.set_mesh(on_cpus), compat.attached(device):
         return record(fn, args, devices, dma_execution_mode=mode)
 
 
-def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdict], Record | None]:
+def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[Verdict], Record | None]:
     """Return the verdicts on the protocol and the numbers, and the record if both pass."""
     devices, there = int(np.prod(mesh)), len(jax.devices("cpu"))
     if there < devices:
@@ -81,7 +83,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdic
         next = f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
         return [skipped("protocol", why, next), skipped("numbers", why, next)], None
     try:
-        seen = _recorded(fn, args, mesh, axes, "on_wait")
+        seen = _recorded(fn, args, mesh, axes, chip, "on_wait")
     except Exception as error:
         return [refused("protocol", errors.explain(error), ran=False)], None
     if seen.error is not None and not seen.waiting():
@@ -91,7 +93,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes) -> tuple[list[Verdic
     passed = Verdict(judge="protocol", passed=True)
     if complaint := values.difference(jax.tree.leaves(seen.result), want):
         return [passed, complained("numbers", complaint)], None
-    eager = _recorded(fn, args, mesh, axes, "eager")
+    eager = _recorded(fn, args, mesh, axes, chip, "eager")
     if eager.error is not None:
         return [passed, refused("numbers", errors.explain(eager.error))], None
     if complaint := values.difference(jax.tree.leaves(eager.result), want):
