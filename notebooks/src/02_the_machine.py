@@ -1,22 +1,23 @@
 # %% [markdown]
 # # Lesson 2: The machine
 #
-# *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 35 minutes. You need lesson 1 and
-# no TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
+# *60 minutes, then 59 for the exercises. The "Further" part at the end is optional and takes 35 more minutes. You need
+# lesson 1, but no TPU. Nothing here is timed on a chip; with a TPU, the kernels also run on it.*
 #
-# Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how
-# many rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
+# The function below computes the softmax of each row of an array. Its kernel works through a block of 1024 rows in a
+# loop, and the argument `rows` says how many rows one iteration of the loop takes. We call it twice, once with 8 rows
+# per iteration and once with 512.
 #
-# Both do the same arithmetic on the same numbers, move the same bytes in the same blocks, and return the same result. By the
-# compiler one of them takes many times as long as the other. **Which one, and how many times?** Write down a guess, and one
-# sentence why. Then run the cells.
+# Both calls do the same arithmetic on the same data, move the same bytes in the same blocks, and return the same
+# result. Yet the compiler predicts that one of them takes many times as long as the other. **Which one, and how many
+# times as long?** Write down a guess and the reason for it in one sentence, then run the cells.
 #
 # After this lesson you can
 # - name the parts of a TPU core, and say which of them an operation uses,
 # - read the program that the compiler made of your kernel, bundle by bundle,
-# - say what goes on in the background, and how much of it a kernel needs to keep busy,
-# - say how much each memory holds, how fast it is, and how long it takes to answer,
-# - read a report, name what binds, and say what to change.
+# - say which work runs in the background, and how much of it a kernel needs to stay busy,
+# - say how much each memory holds, how fast it is, and how long it takes to respond,
+# - read a report, name what binds the kernel, and say what to change.
 
 # %%
 # FIRST CELL
@@ -35,7 +36,7 @@ from course_lib import chips, compiler, text, viz
 
 
 def softmax(x, rows):
-    """The softmax of each row: blocks of 1024 rows, ``rows`` of them in a turn."""
+    """Return the softmax of each row: blocks of 1024 rows, ``rows`` per iteration."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -68,69 +69,72 @@ table = f32(8192, 128)
 few = compiler.compile_tpu(functools.partial(softmax, rows=8), table)
 many = compiler.compile_tpu(functools.partial(softmax, rows=512), table)
 for rows, report in [(8, few), (512, many)]:
-    print(f"{rows:3} rows in a turn: {report.seconds * 1e6:6.1f} us, predicted (compiler)")
+    print(f"{rows:3} rows at a time: {report.seconds * 1e6:6.1f} us, predicted (compiler)")
 print(f"{few.seconds / many.seconds:.0f} times as long")
 
 # %% [markdown]
-# (`fori_loop` is a loop whose turns run one after another. `pl.ds(start, size)` names so many rows from a start on;
-# `pl.multiple_of` promises the compiler what the start is a multiple of.)
+# (`fori_loop` runs its iterations one after another. `pl.ds(start, size)` is a slice of `size` rows that begins at
+# `start`, and `pl.multiple_of(start, n)` promises the compiler that `start` is a multiple of `n`.)
 #
-# Nothing in the few lines of `turn` looks slow. To see what is, you have to know the machine: what its parts are, which of
-# them your operations go to, and which of them makes you wait.
+# Nothing in the few lines of `turn`, the body of the loop, looks slow. To find out what is, you have to know the
+# machine: what its parts are, which of them execute your operations, and which of them make the core wait.
 #
 # ## One core, in one picture
 #
-# A TPU chip has one core or two, and a core runs your kernel. Here is one, with its memories. Every later lesson comes back
-# to this picture. **Look for one thing:** what way does a number go from HBM to an addition, and back?
+# A TPU chip has one core or two, and your kernel runs on a core. The picture shows one core with its memories, and
+# every later lesson comes back to it. **Look for one thing:** which path does a value take from HBM to an addition, and
+# back?
 
 # %%
 viz.core_picture()
 
 # %% [markdown]
-# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: numbers
-# from memory reach the units of a core only through registers.
+# A copy brings the value from HBM to VMEM, a load brings it from VMEM to a register, and the VPU reads it from there.
+# The result returns the same way, by a store and another copy. There is no shorter path: the units of a core get data
+# from memory only through registers.
 #
-# > **core**: what runs a kernel: the units below, with their registers and memories. A TPU's is called TensorCore.
+# > **core**: the part of a chip that runs a kernel: the units below, with their registers and memories. On a TPU it is
+# > called TensorCore.
 # >
-# > **MXU**: the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
+# > **MXU**: one of the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
 # >
-# > **VPU**: the unit for most else on vectors: add, multiply, compare, select.
+# > **VPU**: the unit for most other operations on vectors: add, multiply, compare, select.
 # >
-# > **EUP**: the unit for exp, tanh, log, and for a first guess of 1/x.
+# > **EUP**: the unit for exp, tanh and log, and for a first approximation of 1/x.
 # >
-# > **XLU**: the unit that moves numbers between lanes: sums and maxima along a row, transposes, rotations.
+# > **XLU**: the unit that moves data between lanes: sums and maxima along a row, transposes, rotations.
 # >
-# > **scalar unit**: the unit for single numbers: addresses, counters, conditions. It also starts copies.
+# > **scalar unit**: the unit for single values: addresses, counters, conditions. It also starts copies.
 # >
-# > **SMEM**: the TPU's memory for single numbers. On a GPU the same four letters mean shared memory, which is
-# > something else.
+# > **SMEM**: the TPU's memory for single values. On a GPU the same four letters mean shared memory, which is something
+# > else.
 #
-# The registers are very wide. That is the main thing to know about them.
+# What matters most about the vector registers is their width.
 #
 # > **lane**: one of the 128 columns of a vector register.
 # >
 # > **sublane**: one of the 8 rows of a vector register.
 # >
-# > **vreg**: short for vector register: 8 sublanes of 128 lanes, 4 KiB. The lists of the compiler call them v0 to v63.
+# > **vreg**: short for vector register: 8 sublanes of 128 lanes, 4 KiB. The compiler's listings call them v0 to v63.
 #
-# A TPU is a sequential machine with very wide registers. A core runs one program, one bundle after the other. There are no
-# threads. What makes it fast is that each instruction works on 1024 numbers, and that several units get an instruction in
+# A TPU is a sequential machine with very wide registers. A core has no threads: it runs one program, one bundle after
+# the other. It is fast because each instruction works on 1024 elements, and because several units get an instruction in
 # the same cycle.
 #
 # ## Which unit does what?
 #
-# **Predict first.** Here are ten operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or
-# MXU. Some need two.
+# **Predict first.** Here are ten operations on a block of 128 x 128 elements. Write down for each of them which unit
+# executes it: VPU, EUP, XLU or MXU. Some need two units.
 #
-# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, x times
-# its first column, `pltpu.roll(x, 1, 0)`, which moves all rows down by one, `x.T`, `x @ x`
+# The operations are `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum
+# of each row, x times its first column, `pltpu.roll(x, 1, 0)` (which moves all rows down by one), `x.T` and `x @ x`.
 #
-# The next cell reads the answer off the programs that the compiler makes.
+# The next cell compiles a kernel for each of them, and counts the operations of each unit in its program.
 
 
 # %% tags=["predict"]
 def applied(fn, *args):
-    """A kernel that applies ``fn`` to whole arrays."""
+    """Return a kernel that applies ``fn`` to whole arrays."""
 
     def kernel(*refs):
         *inputs, o_ref = refs
@@ -140,7 +144,7 @@ def applied(fn, *args):
 
 
 def counted(kernel, *args, chip="v5e"):
-    """{unit: operations} of the program that the compiler makes of a kernel."""
+    """Return {unit: operations} of the program that the compiler makes of a kernel."""
     program = compiler.bundles(kernel, *args, chip=chip).bundles
     return collections.Counter(
         each.unit for bundle in program for each in bundle.operations
@@ -160,35 +164,38 @@ operations = {
     "x @ x": lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32),
 }
 units = ("load", "VPU", "EUP", "XLU", "MXU", "pop", "store")
-print(f"{'operations of the':22}" + "".join(f"{unit:>7}" for unit in units))
+print(f"{'operations by unit':22}" + "".join(f"{unit:>7}" for unit in units))
 for name, fn in operations.items():
     count = counted(applied(fn, f32(128, 128)), f32(128, 128))
     print(f"{name:22}" + "".join(f"{count[unit] or '':>7}" for unit in units))
 
 # %% [markdown]
-# A block of 128 x 128 numbers fills 16 registers. So 16 in a column is one operation for each register.
+# A block of 128 x 128 elements fills 16 registers, so 16 in a column means one operation per register.
 #
-# - A `where` is two of the VPU: a comparison and a choice.
-# - exp is 2^x on the EUP, and a multiplication of the VPU before it, because exp(x) is 2^(x log2 e).
-# - The sum of each *column* is the VPU's: registers are added to registers, lane by lane, and a few operations bring the 8
-#   sublanes together. The sum of each *row* has to bring 128 lanes together, and that is the XLU's.
-# - A column has one number for each row, which has to get from one lane to all: the XLU again. To roll down by a row is a
-#   matter of sublanes, and the VPU's.
-# - EUP, XLU and MXU have a companion in the column *pop*.
+# - A `where` takes two VPU operations, a comparison and a select.
+# - The EUP computes 2^x. Because exp(x) is 2^(x log2 e), the VPU first multiplies x by log2 e.
+# - The sum of each *column* is work for the VPU, which adds registers to registers, lane by lane; a few more operations
+#   then add up the 8 sublanes. The sum of each *row* has to combine 128 lanes, and that is work for the XLU.
+# - A column has one element per row, which has to be copied from one lane to all, so this needs the XLU again. Rolling
+#   by a row moves data between sublanes, which the VPU can do.
+# - Every result of the EUP, the XLU or the MXU has to be fetched by one more instruction, which is counted in the
+#   column *pop*.
 #
-# > **pop**: the instruction that fetches a result from the EUP, the XLU or the MXU, once it is there.
+# > **pop**: the instruction that fetches a result from the EUP, the XLU or the MXU once it is ready.
 #
 # ## A bundle, slot by slot
 #
-# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in one cycle. Click a
-# row, or use the arrow keys: below the table stand its instructions, and the line of the kernel that they come from.
+# The viewer below shows the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in
+# one cycle. Click a row, or use the arrow keys, to see its instructions below the table, and the line of the kernel
+# that they come from.
 #
 # > **slot**: a place in a bundle for one instruction of one unit.
 # >
-# > **issue**: to hand a bundle to the units. A core issues one a cycle, in order, and waits where a result is missing.
+# > **issue**: to hand a bundle to the units. A core issues one bundle per cycle, in order, and waits if a result is
+# > missing.
 #
-# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between
-# the load of a register and the first instruction that uses it.
+# **Look for three things:** where the copy from HBM is started, where the program waits for it, and how many bundles
+# lie between the load of a register and the first instruction that uses it.
 
 
 # %%
@@ -203,19 +210,19 @@ def double_exp(x):
 viz.bundle_viewer(double_exp, f32(16, 128))
 
 # %% [markdown]
-# Read the middle. Both registers are loaded in bundle 6, and multiplied in bundle 7. The two multiplications by 1.44 stand
-# in one bundle, since the VPU has several slots. The two powers go to the EUP, one a bundle: it has one. Two bundles later
-# the first is popped, and multiplied by our 2. (The dot beside it: the EUP gets its work through a slot of the VPU.)
+# Begin in the middle of the table. Both registers are loaded in bundle 6 and multiplied in bundle 7. The two
+# multiplications by 1.44 share a bundle because the VPU has several slots. The two powers take a bundle each, because
+# the EUP has only one slot. Two bundles after its request the first power is popped, and the next bundle multiplies it
+# by our 2. (The dot beside each power is in the VPU column, because the EUP gets its work through a slot of the VPU.)
 #
-# Around it stand the copies. The scalar unit works out addresses, starts a copy, `dma`, and waits for it, `dma.done.wait`.
-# A wait is one bundle too, though it takes hundreds of cycles: **bundles are not cycles. A bundle that needs what is not
-# there yet stands still, and the core with it.**
+# The copies stand before and after this part. The scalar unit computes addresses, starts a copy with `dma`, and waits
+# for it with `dma.done.wait`. The wait is a single bundle, although it takes hundreds of cycles. So **bundles are not
+# cycles: a bundle that needs something that is not there yet has to wait, and the whole core waits with it.**
 #
-# > **DMA**: a copy between memories that runs while the core goes on; also the unit that makes it.
+# > **DMA**: a copy between memories that runs while the core continues; also the unit that makes it.
 #
-# Now your own kernel: change `double_exp_kernel`, and run the cell again.
-#
-# How many slots does a bundle have?
+# Now try a kernel of your own: change `double_exp_kernel`, and run the cell again. The cell below it prints how many
+# slots a bundle has for each unit.
 
 # %%
 for name in ("v5e", "v6e"):
@@ -223,16 +230,16 @@ for name in ("v5e", "v6e"):
     print(f"{name}:", ", ".join(f"{unit} {slots}" for unit, slots in offered.items()))
 
 # %% [markdown]
-# On a v5e: four operations of the VPU, three loads, a store, and more. Each is on 1024 numbers, and all of them are in one
-# cycle. So a bundle can do a lot. In most kernels it does little.
+# On a v5e, a bundle has room for four VPU operations, three loads, a store and more. Each of these works on 1024
+# elements, and all of them begin in the same cycle. So a bundle can do a lot, but in most kernels it does little.
 #
 # ### Free arithmetic
 #
-# To copy 256 registers takes 256 loads and 256 stores. A bundle has one slot for stores, so it takes 256 bundles, and the
-# slots of the VPU are empty meanwhile.
+# Copying 256 registers takes 256 loads and 256 stores. A bundle has only one slot for stores, so the copy takes 256
+# bundles, and in all of them the VPU's slots are empty.
 #
-# **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take
-# longer than the copy? How much longer does each further multiplication make it?
+# **Predict first.** A kernel copies 256 registers and multiplies each of them n times on the way. From which n on does
+# it take longer than the copy alone? How many cycles does each further multiplication add?
 
 
 # %% tags=["predict"]
@@ -252,9 +259,9 @@ cycles = [
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, axes = plt.subplots(figsize=(6.2, 2.8))
 axes.plot(ns, [c - cycles[0] for c in cycles], "o-")
-axes.set(xlabel="multiplications for each number", ylabel="cycles more than a copy")
+axes.set(xlabel="multiplications per element", ylabel="cycles more than a copy")
 axes.set_title("256 registers, predicted (compiler)")
-viz.plot_picture(fig, "Flat up to four multiplications, then a straight line.")
+viz.plot_picture(fig, "The line is flat up to four multiplications, then it rises evenly.")
 
 # %% tags=["predict"]
 for n in (4, 6, 12):
@@ -263,25 +270,29 @@ tanh_and_four = compiler.compile_tpu(applied(lambda x: times(jnp.tanh(x), 4), bi
 print(f" 4 and a tanh: {tanh_and_four.cycles - cycles[0]:9} cycles more than a copy")
 
 # %% [markdown]
-# The first four cost next to nothing. From the fifth on each costs 64 cycles: 256 registers, four a cycle.
+# The first four multiplications cost next to nothing. From the fifth on, each adds 64 cycles, because the VPU
+# multiplies four of the 256 registers per cycle.
 #
-# **A register takes at least the largest of: stores, loads / 3, operations of VPU and EUP together / 4, operations of the EUP.**
+# **A register takes at least as many cycles as the largest of these: its stores, its loads / 3, its operations of VPU
+# and EUP together / 4, and its operations of the EUP alone.**
 #
-# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and a floor: a tanh with four multiplications
-# is five operations, by the rule 64 cycles more than a copy, and takes more than twice that. All of it is without waiting.
-# Now the waiting.
+# (EUP operations count in two places because each also takes a slot of the VPU.) This rule is for a v5e, and it is a
+# lower bound. A tanh with four multiplications is five operations, which by the rule take 64 cycles more than a copy,
+# but the compiled kernel takes more than twice that. The rule also leaves out all waiting, to which we come now.
 #
-# ## How long until the answer is there?
+# ## How long does a result take?
 #
-# EUP, XLU and MXU work in the background: asked in one bundle, popped in a later one. How long does an answer take? And how
-# soon can one ask again? These are two questions.
+# The EUP, the XLU and the MXU work in the background: one bundle sends them a request, and a later one pops the result.
+# How long does a unit take to return a result, and how soon does it accept the next request? These are two different
+# questions.
 #
-# > **latency**: how long an answer takes, however little was asked for: of a unit, or of a memory.
+# > **latency**: how long a unit or a memory takes to return a result, however little was requested.
 #
-# Take an operation of each unit, on one register; for the MXU, 8 x 128 numbers times 128 x 128 weights. First as a chain,
-# where each needs the result of the one before. Then on registers of their own, where none needs another. We compile 8 of
-# them and 24, and divide the difference by 16, so that the copies around them drop out. **Predict first:** which unit is
-# the slowest to answer?
+# The next cell takes one operation of each unit, on one register; for the MXU, that is a matmul of 8 x 128 elements
+# with 128 x 128 weights. It compiles each operation in two arrangements: in a chain, where each operation needs the
+# result of the one before, and side by side, where each works on a register of its own and needs no other result. We
+# compile 8 operations and 24 operations, and divide the difference in cycles by 16, so that the copies around them drop
+# out. **Predict first:** which unit takes longest to return a result?
 
 
 # %% tags=["predict"]
@@ -304,7 +315,7 @@ def side_by_side(x, op, n):
 
 
 def each(make, op):
-    """Cycles for each further ``op``, predicted (compiler)."""
+    """Return the cycles of each further ``op``, predicted (compiler)."""
     a, b = (
         compiler.compile_tpu(functools.partial(make, op=op, n=n), f32(24, 8, 128)).cycles
         for n in (8, 24)
@@ -325,41 +336,42 @@ one_of_each = {
     "EUP, tanh": jnp.tanh,
     "XLU, row sums": row_sums,
     "XLU, rotate": lambda v: pltpu.roll(v, 1, 1),
-    "MXU, product": times_weights,
+    "MXU, matmul": times_weights,
 }
 print("cycles for one more   in a chain   side by side")
 for name, op in one_of_each.items():
     print(f"{name:20}{each(chained, op):12.1f}{each(side_by_side, op):15.1f}")
 
 # %% [markdown]
-# XLU and MXU take more than a hundred cycles to answer. But they take new work long before: side by side, a further row sum
-# costs less than three. With dozens of row sums to ask for, a program asks for all of them, and then begins to pop. With
-# one, it waits.
+# The XLU and the MXU take more than a hundred cycles to return a result. But they accept new work long before that:
+# side by side, a further row sum costs less than three cycles. So a program with dozens of row sums requests all of
+# them before it begins to pop, while a program with a single one has to wait for it.
 #
-# **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work
-# between a request and its pop, and it takes it from the same turn: a `fori_loop` is a loop in the program too, and its
-# next turn begins when this one is done.
+# **The core does not look for other work while it waits**, because it issues its bundles in order. It is the compiler
+# that puts other work between a request and its pop, and it takes this work from the same iteration: a `fori_loop` is a
+# loop in the compiled program too, and its next iteration begins when this one is done.
 #
-# ### Who is guilty?
+# ### What does the slow call wait for?
 #
-# Back to the opening. With 8 rows a turn has one register. Here is its loop. **Look for two things:** the two requests to
-# the XLU, `vmax.xlane` and `vadd.xlane`, and the vector work that stands between each of them and its pop.
+# Back to the opening. With 8 rows, an iteration works on a single register, and the viewer shows the bundles of the
+# loop. **Look for two things:** the two requests to the XLU, `vmax.xlane` and `vadd.xlane`, and the vector work between
+# each of them and its pop.
 
 # %%
 viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 
 # %% [markdown]
-# There is none. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima
-# one after another, and by the last of them the first is there.
+# There is no such work. The loop requests a maximum and waits for it, then requests a sum and waits for that. With 512
+# rows it requests 64 maxima one after another, and by the time it requests the last of them, the first is ready.
 #
-# If that is the reason, two things should be seen. A kernel in which nothing crosses lanes should be several times as fast
-# at 8 rows. And the time of `softmax` should halve with every doubling of the rows, as long as the waiting rules. Take the
-# cause away:
+# If that is the reason, two things should follow. A kernel in which nothing crosses lanes should be several times as
+# fast with 8 rows. And the time of `softmax` should halve with every doubling of the rows, as long as most of it is
+# waiting. The next cell checks both, with a second kernel that takes the maximum and the sum along the columns.
 
 
 # %%
 def without_lanes(x, rows):
-    """As ``softmax``, but max and sum are taken along the columns of the turn, for which the VPU is enough."""
+    """Take max and sum along columns, for which the VPU is enough; else as ``softmax``."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -380,49 +392,49 @@ def without_lanes(x, rows):
 
 turns = (8, 16, 32, 64, 128, 256, 512)
 print("cycles for a block of 1024 rows, predicted (compiler)")
-print("rows in a turn      " + "".join(f"{rows:>8}" for rows in turns))
-for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
+print("rows per iteration  " + "".join(f"{rows:>8}" for rows in turns))
+for name, fn in [("softmax", softmax), ("along columns", without_lanes)]:
     found = [
         compiler.compile_tpu(functools.partial(fn, rows=r), table).cycles / 8 for r in turns
     ]
     print(f"{name:20}" + "".join(f"{c:8,.0f}" for c in found))
 
 # %% [markdown]
-# Along the columns the slow call is more than four times as fast. What is left of the difference is what each turn costs by
-# itself: the loop, the EUP, the long way from a load to its store. Along the rows each doubling nearly halves the time,
-# until the copies of the block take longest. So the XLU's latency is guilty, and the cure is **more independent work
-# between a request and its pop**.
+# With 8 rows, the kernel along the columns is more than four times as fast. It still gains from more rows, because
+# every iteration has costs of its own: the loop, the EUP, and the long path from a load to its store. Along the rows,
+# each doubling nearly halves the time, until the copies of the block take longest. So the cause is the latency of the
+# XLU, and the cure is **more independent work between a request and its pop**.
 #
-# The report says so as well. Where do the cycles of the slow one go?
+# The report of the slow call says so as well.
 
 # %%
 print(few)
 
 # %% [markdown]
-# *time goes: XLU* is time in which the core waits for the XLU. The *slots* line says that the unit itself has little to do.
-# (Its shares are of the whole program, those of the viewer of the loop alone.)
+# In the line *time goes*, *XLU* is the time in which the core waits for the XLU, while the line *slots* says that the
+# unit itself has little to do. (Its shares are of the whole program, while the viewer's are of the loop alone.)
 #
 # ## Why the MXU wants many rows
 #
-# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the
-# left, sums move down, and results come out below. Press *Play* at a small one. **Look for one thing:** in how many of the
-# cycles do all of the 16 cells work?
+# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay there. The rows of x enter
+# from the left, sums move down, and results come out at the bottom. Press *Play* to watch an array of only 4 x 4 cells.
+# **Look for one thing:** in how many of the cycles do all 16 cells work?
 
 # %%
 viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
-# At the beginning the array fills, at the end it empties, and only in between all of it works. The more rows x has, the
-# longer that is. There is a second cost, which the picture leaves out: the weights have to be pushed into the cells first.
-# So one row costs nearly as much as many.
+# The array fills at the beginning and empties at the end, so all 16 cells work in only two of the 14 cycles. The more
+# rows x has, the longer this middle part lasts. The picture leaves out a second cost: the weights have to be pushed
+# into the cells first. Because of both, one row costs nearly as much as many.
 #
-# **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than
-# 8? And 256 than 32?
+# **Predict first.** The cell below compiles the matmul x[M, 512] @ w[512, 512] in bfloat16, with everything in VMEM
+# already. How much longer do 32 rows take than 8? And how much longer do 256 rows take than 32?
 
 
 # %% tags=["predict"]
 def product(x, w, steps):
-    """The same product at every step: the blocks stay, so nothing is copied between the steps."""
+    """Repeat the matmul at every step; its blocks stay, so nothing is copied in between."""
 
     def kernel(x_ref, w_ref, o_ref):
         o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
@@ -438,7 +450,7 @@ def bf16(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
 
-print("predicted (compiler)   cycles a product   pushes of weights   registers fed in")
+print("predicted (compiler)   cycles a matmul    pushes of weights   registers fed in")
 for m in (8, 32, 64, 128, 256):
     once, args = functools.partial(product, steps=1), (bf16(m, 512), bf16(512, 512))
     a, b = (
@@ -453,24 +465,24 @@ for m in (8, 32, 64, 128, 256):
     print(f"{m:8} rows {(b - a) / 16:23,.0f} {pushes:19} {registers:16}")
 
 # %% [markdown]
-# Eight rows cost nearly what 32 cost: the weights are pushed as often for 8 rows as for 256, and the way through the array is
-# as long. From 64 on each further row costs the same.
+# Eight rows cost nearly as much as 32, because the weights are pushed as often for 8 rows as for 256, and the path
+# through the array has the same length. From 64 rows on, each further row costs the same.
 #
-# How near is that to the best there is? For that we need words for amounts and for rates.
+# How close is this to the best possible? To answer that, we need terms for amounts and for rates.
 #
-# > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
+# > **FLOPs**: an amount of work: the number of additions and multiplications.
 # >
-# > **FLOP/s**: a rate: so many FLOPs in a second.
+# > **FLOP/s**: a rate: how many FLOPs are done in a second.
 # >
 # > **peak**: the FLOP/s of the MXU if nothing else gets in the way.
 # >
-# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM if nothing else is said.
+# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM unless something else is said.
 
 # %%
 v5e = chips.chip("v5e")
 cells = v5e.mxus * v5e.mxu_size**2
 print(f"{v5e.mxus} MXUs of {v5e.mxu_size} x {v5e.mxu_size} cells: {cells:,} in all")
-print(f"a multiplication and an addition in each, {v5e.clock_hz / 1e9:.1f} GHz:", end=" ")
+print(f"a multiplication and an addition each, at {v5e.clock_hz / 1e9:.1f} GHz:", end=" ")
 print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 at_peak = 256 * 512 * 512 / cells
 print(
@@ -478,14 +490,14 @@ print(
 )
 
 # %% [markdown]
-# ## The ladder of memories
+# ## The memory hierarchy
 #
-# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes
-# that copy for you. How long does one take? Here is a kernel that makes its own: it copies `times` pieces, one after
-# another or all at once. (Lesson 5 is about such kernels; skip the code if you like.)
+# A core never computes on HBM directly. A copy brings the data into VMEM in the background, and with a BlockSpec,
+# Pallas writes that copy for you. How long does a copy take? The kernel below makes its own: it copies `times` pieces,
+# one after another or all at once. (Lesson 5 is about such kernels, so skip the code if you like.)
 #
-# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB? We take the
-# difference between two copies and one, so that what stands around them drops out.
+# **Predict first:** HBM delivers 546 bytes per cycle. How many cycles does a copy of 4 KiB take, and how many does one
+# of 1 MiB take? We take the difference between two copies and one, so that everything around the copies drops out.
 
 
 # %% tags=["predict"]
@@ -526,32 +538,35 @@ for kib in (4, 64, 512, 1024):
     print(f"{kib:5} KiB {one:16,} cycles {kib * 1024 / per_cycle:18,.0f} cycles")
 
 # %% [markdown]
-# More than a thousand cycles are latency, whatever the size. The XLU took a hundred. A kernel waits for HBM unless it asks
-# early. Pallas does: with a grid it asks for the next block before it works on this one.
+# Whatever the size, more than a thousand cycles of each copy are latency, while the latency of the XLU was about a
+# hundred. So a kernel waits for HBM unless it requests its data early. With a grid, Pallas does that for you: it
+# requests the next block before the kernel works on the current one.
 #
-# Here are all the memories that a number can lie in. From registers to VMEM to HBM each step is larger, slower and
-# farther away, and another chip is farther still. SMEM stands beside them: it is near, and narrow. **Look for two things:** between which two of
-# them does the bandwidth fall most? And which figures change on other chips?
+# The next picture shows all the memories that can hold your data. From registers to VMEM to HBM, each is larger, slower
+# and farther away than the one before, and another chip is farther still. SMEM stands beside them, because it is near
+# but narrow. **Look for two things:** between which two memories does the bandwidth fall most? And which figures change
+# on other chips?
 
 # %%
 viz.memory_ladder(chip="v5e")
 
 # %% [markdown]
-# The letters say whose a figure is. Where nobody has published one, the picture says so. The bandwidth falls most from VMEM
-# to HBM, more than twenty times. On other chips all the rates and sizes change, except the register of 8 x 128.
+# The letters say where a figure comes from, and if nobody has published one, the picture says so. The bandwidth falls
+# most from VMEM to HBM, by a factor of more than twenty. On other chips most rates and sizes are different, but a
+# register is always 8 x 128.
 #
-# Chips are wired to each other.
+# TPU chips are also wired to each other.
 #
-# > **ICI**: the network between TPU chips: wires from each chip to its neighbours, through which one chip's core can write into
-# > another's memory.
+# > **ICI**: the network between TPU chips: wires from each chip to its neighbors, through which one chip's core can
+# > write into another's memory.
 #
-# The book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/) gives 45 GB/s for a link of a v5e in each
-# direction, and about 1 us for a hop. Exercise 02.4 sends something.
+# The book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/) gives 45 GB/s in each direction for a
+# link of a v5e, and about 1 us for a hop over it. Exercise 02.4 sends data over several links.
 #
-# ## One number at a time
+# ## Scalars
 #
-# The scalar unit has registers and a memory of its own, for numbers of 32 bits. What goes there? `x + 1`, once for an array
-# without axes, read from SMEM, and once for an array of shape (1, 1) in VMEM:
+# The scalar unit has registers and a memory of its own, for values of 32 bits. Which values go there? The next cell
+# compiles `x + 1` twice: for a value without axes that is read from SMEM, and for an array of shape (1, 1) in VMEM.
 
 
 # %%
@@ -570,68 +585,71 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
     print(f"{space}:", dict(count))
 
 # %% [markdown]
-# An array in VMEM is the vector units' business, even if it has one element. A number without axes, as `x_ref[0]` is, is the
-# scalar unit's, all but what that unit cannot do, such as exp.
+# Arrays in VMEM are work for the vector units, even if they have only one element. A value without axes, such as
+# `x_ref[0]`, is work for the scalar unit, except for operations that this unit cannot do, such as exp.
 #
-# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data: it gives one number at a
-# time, VMEM a register. (How much slower that is stands under *Further*.)
+# So SMEM is for the values that control a kernel: indices, lengths, flags, the number of a step. It is not for data,
+# because it delivers one value at a time, while VMEM delivers a register. (*Further* shows how much slower that is.)
 #
 # ## Read a report
 #
-# `compiler.compile_tpu(fn, *args)` returns a report. Ask it four questions, in this order.
-#
-# (A report takes the longer of two times: the simulator's cycles, and the bytes at full speed. The simulator does not know
-# that all copies share one bandwidth; *Further* shows it.)
+# `compiler.compile_tpu(fn, *args)` returns a report. Ask it the four questions of the table, from top to bottom. As in
+# lesson 1, its time is the longer of two: the simulator's cycles, and the bytes at full speed. The simulator does not
+# know that all copies share one bandwidth, as *Further* shows.
 #
 # | ask | look at | if so, change |
 # |---|---|---|
 # | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion; larger blocks only where a block is read again |
-# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps larger blocks, or more buffers; in a grid of one step, more steps |
-# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
+# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps, larger blocks or more buffers; in a grid of one step, more steps |
+# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work per iteration: more rows at a time |
 # | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
-# In *time goes*, *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
+# In the line *time goes*, *issue* stands for the cycles in which the core issues vector instructions and waits for
+# nothing.
 #
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open it.
 #
-# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
-# take?</summary>
-# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
+# <details><summary>1. A kernel adds 1 to every element of a block in VMEM. You make it multiply by 2 as well. How much
+# longer does it take?</summary>
+# It takes no longer. A bundle has one slot for stores and four for the VPU, so the store of each register leaves room
+# for both operations.</details>
 #
-# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
-# With rows of one register: side by side, an EUP operation costs a cycle and a row sum two or three; in a chain, a few cycles against more
-# than a hundred. The sum, both times.</details>
+# <details><summary>2. Which is more expensive on a TPU, an exp or a sum along a row?</summary>
+# The sum is more expensive in both arrangements. With rows of one register, side by side, an EUP operation costs a
+# cycle and a row sum two or three; in a chain, they cost a few cycles and more than a hundred.</details>
 #
-# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
-# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
-# copies for the next block that were started early.</details>
+# <details><summary>3. A GPU hides latency by switching to other threads. What hides it on a TPU?</summary>
+# Other work of the same program hides it. The compiler places work on independent registers of the same iteration
+# between a request and its pop, and copies for the next block are started early.</details>
 #
-# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
-# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
-# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
-# over a vector register.</details>
+# <details><summary>4. Where is the constant 3.0 if your kernel says <code>x_ref[...] * 3.0</code>? And where is the
+# factor if it says <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
+# The constant is in the instruction itself, or in a register that holds it 1024 times. A factor from SMEM goes to the
+# scalar unit first, and is then copied to all elements of a vector register.</details>
 #
-# <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
-# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
+# <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks
+# help?</summary>
+# No, because the bytes at full speed take longer than all of the cycles, waiting included. Moving fewer bytes would
+# help.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
-# reports, three cures.
+# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for only one, take 02.6, in
+# which you find the cure for each of three kernels from its report.
 
 # %% [markdown]
 # ## Further
 #
-# Numbers one by one and of 16 bits, what the simulator does not know, the chips side by side, spills, what the hardware has
-# not, and what has been written about it.
+# This part is about the speed of scalars, bfloat16 arithmetic, what the simulator does not know, a comparison of chips,
+# spills, operations that the hardware does not have, and further reading.
 #
-# ### Numbers one by one
+# ### How slow are scalars?
 #
-# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
-# many times longer does it take to add up numbers one by one?
+# SMEM delivers one value of 32 bits at a time, from any address, while VMEM delivers a register at a time, 4 KiB.
+# **Predict first:** how many times longer does it take to add up elements one by one than register by register?
 
 
 # %% tags=["predict"]
@@ -673,16 +691,17 @@ def written_out(x):
 scalar = further(sum_of_scalars, f32(256), f32(512))
 alone = further(written_out, f32(256), f32(512))
 vector = further(sum_of_vectors, f32(256, 128), f32(512, 128))
-print(f"a number from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
-print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies left out")
+print(f"an element from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
+print(f"{scalar / vector:,.0f} times, predicted (compiler), without waiting for copies")
 print(f"from SMEM without the loop: {alone:.1f} cycles, {alone / vector:,.0f} times")
 
 # %% [markdown]
-# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs.
-# A bundle has two slots for the scalar unit, so at its best it does three operations in a nanosecond. That is
-# less than one core of a CPU does, says the JAX team's article.
+# A part of the difference is the loop. The rest is the width of a register, because adding one element costs as much as
+# adding a whole register of them. A bundle has two slots for the scalar unit, so at best it does three operations per
+# nanosecond. According to the JAX team's article "Pallas: Custom Kernels in JAX", that is less than one core of a CPU
+# does.
 #
-# One thing SMEM can do and VMEM cannot: give a number from any place. Where does VMEM begin?
+# SMEM can do one thing that VMEM cannot: deliver a value from any address. Where may a slice of VMEM begin?
 
 
 # %%
@@ -700,16 +719,16 @@ for name, axis, x in [("rows", 0, f32(64, 128)), ("lanes", 1, f32(8, 512))]:
     )
     report = compiler.compile_tpu(taken, jax.ShapeDtypeStruct((1,), jnp.int32), x)
     said = "compiles" if report.ok else report.error.what
-    print(text.folded(f"{name} from any place on: {said}"))
+    print(text.folded(f"{name} from any start: {said}"))
 
 # %% [markdown]
-# Rows from any row on, lanes from a multiple of 128 on, if the place is known only while the kernel runs.
+# If the start is known only while the kernel runs, a slice may begin at any row, but only at a lane whose number is a
+# multiple of 128.
 #
-# ### Numbers of 32 bits
+# ### Arithmetic in bfloat16
 #
-# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e adds, multiplies and compares
-# numbers of 32 bits only.
-# How many operations is `x + y` then, for 1024 numbers?
+# A lane is 32 bits wide, so two bfloat16 elements share one, and a load brings both. But the VPU of a v5e adds,
+# multiplies and compares only values of 32 bits. How many operations does `x + y` then take for 1024 elements?
 
 # %%
 shape = (256, 256)
@@ -723,17 +742,18 @@ for chip in ("v5e", "v6e"):
         add = pl.pallas_call(add_kernel, out_shape=args[0])
         count = counted(add, *args, chip=chip)["VPU"]
         print(
-            f"{chip}, {jnp.dtype(dtype).name:8}: {count / 64:4.1f} VPU operations for 1024 numbers"
+            f"{chip}, {jnp.dtype(dtype).name:8}: {count / 64:4.1f} VPU operations per 1024 elements"
         )
 
 # %% [markdown]
-# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved, arithmetic is not. The VPU of a
-# v6e adds bfloat16 as it is, two in a lane.
+# On a v5e, both operands are widened to float32, added, and packed again, so bfloat16 saves bytes but no arithmetic.
+# The VPU of a v6e adds bfloat16 directly, two elements in a lane.
 #
 # ### What the simulator does not know
 #
-# All cycles on this page are predicted (compiler). The simulator knows the program to the last bundle. It does not know all
-# of the chip. One gap you can see for yourself: eight copies of 1 MiB, one after another, and all at once.
+# All cycles on this page are predicted (compiler). The simulator knows the program down to the last bundle, but it does
+# not know everything about the chip. You can see one gap for yourself: the next cell makes eight copies of 1 MiB, one
+# after another and then all at once.
 
 # %%
 one, after, at_once = (
@@ -750,23 +770,24 @@ for name, found in [
 print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 
 # %% [markdown]
-# Eight at once take hardly longer than one, by the simulator. They cannot: the memory has one bandwidth, and all share it.
-# So a report takes the longer of two times: the simulator's cycles, and the bytes at full speed.
+# According to the simulator, eight copies at once take hardly longer than one. That is impossible, because the memory
+# has one bandwidth and all copies share it. This is why a report takes the longer of two times, the simulator's cycles
+# and the bytes at full speed.
 #
-# There are more gaps.
+# There are more such gaps:
 #
-# - **Data.** The simulator does not know what is in memory, and takes an unknown scalar for 0. Where a `pl.when` asks for a number in
-#   SMEM, it may count the wrong branch.
-# - **Short copies.** To published timings of kernels with small blocks a latency of 0.5 us fits (lesson 3), where the
+# - **Data.** The simulator does not know what is in memory, and takes an unknown scalar for 0. If a `pl.when` tests a
+#   value in SMEM, the simulator may count the wrong branch.
+# - **Short copies.** The published timings of kernels with small blocks fit a latency of 0.5 us (lesson 3), where the
 #   simulator has 0.76.
-# - **Heat, the other core, the host** are not in it.
+# - **Heat, the other core and the host** are not part of the simulation.
 #
-# ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel
-# became.
+# The page ["Reading a report of the compiler"](../docs/compiler.md) has the full list. What is certain is which
+# instructions your kernel became.
 #
 # ### Five chips, and two GPUs
 #
-# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core:
+# Vendors publish figures for the whole chip, but a kernel runs on one core. JAX has the figures of a core:
 
 # %%
 print("one core         MXUs    TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on the chip")
@@ -779,12 +800,14 @@ for name in chips.NAMES:
     )
 
 # %% [markdown]
-# The peak is for bfloat16, and 17.2 GB are 16 GiB. Left out is a memory on the v4's chip that both of its cores share, CMEM:
-# JAX knows it by name and has no figure for it. The two cores of a v4 or a v5p look like one device; those of a
-# tpu7x are two devices. For the v5p JAX has 2460 GB/s, where Google's page says 2765; this course takes JAX's.
+# The peak is for bfloat16, and 17.2 GB are 16 GiB. The table leaves out CMEM, a memory on the v4's chip that both of
+# its cores share, because JAX knows it by name but has no figure for it. The two cores of a v4 or a v5p appear as one
+# device, while those of a tpu7x are two devices. For the v5p, JAX has 2460 GB/s, where Google's page says 2765; this
+# course uses JAX's figure.
 #
-# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its
-# Hopper tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
+# The next table compares whole chips with two GPUs. The figures of the GPUs are from NVIDIA's data sheets of the H100
+# and H200 (SXM), without sparsity, and from its Hopper tuning guide. The memory on the chip is VMEM on a TPU; on these
+# GPUs it is the registers and shared memory of 132 SMs, and a cache.
 
 # %%
 print("whole chip   TFLOP/s   HBM GB     GB/s   on the chip, MiB")
@@ -804,16 +827,17 @@ for name in chips.GPU_NAMES:
     print(f"{name:10}{rates}   {on_chip}")
 
 # %% [markdown]
-# The chips differ in size by a factor of ten, and most in how the work is cut: one or two wide cores here, 132 small ones
-# there, which hide latency by switching threads.
+# The chips differ in size by a factor of ten, but most of all they differ in how they divide the work. A TPU has one or
+# two wide cores, while these GPUs have 132 small ones, which hide latency by switching between threads.
 #
-# Does a peak follow from the cells? On a v5e it did: two FLOPs a cell and cycle. **Predict first:** at which clock would a
-# v6e reach its peak so? The next cell divides, and asks the simulator what further rows of a product cost.
+# Does the peak of a chip follow from its number of cells? On a v5e it did, with two FLOPs per cell and cycle. **Predict
+# first:** at which clock rate would a v6e reach its peak in the same way? The next cell computes that for four chips.
+# From the cost of further rows of a matmul, it also derives how many FLOPs a cell does per cycle in the simulator.
 
 
 # %% tags=["predict"]
 def flops_of_a_cell(chip):
-    """FLOPs of a cell in a cycle, predicted (compiler), of further rows of a product."""
+    """Return FLOPs per cell and cycle of further rows, predicted (compiler)."""
     found = []
     for m in (256, 1024):
         args = bf16(m, 512), bf16(512, 512)
@@ -833,14 +857,15 @@ for name in ("v5e", "v5p", "v6e", "tpu7x"):
     )
 
 # %% [markdown]
-# The first two come out at the clocks that are published, 1.5 and 1.75 GHz. For v6e and tpu7x the simulator has twice the
-# FLOPs that so many cells make, and we know of no page that says why, or at which clock they run. So this course gives
-# cycles for those two, and no clock.
+# For the first two chips the result is the published clock rate, 1.5 and 1.75 GHz. For the v6e and the tpu7x, a cell
+# does twice as many FLOPs per cycle in the simulator, and we know of no page that says why, or at which clock rate
+# these chips run. So for those two this course gives cycles, but no clock rate.
 #
 # ### Are spills a reason to worry?
 #
-# A spill is a store, and later a load: a *fill*. The softmax once more, with more and more rows in a turn. Its copies take
-# longer than its work there, and would hide what spills cost. So here the block stays, and nothing is copied between steps:
+# A spill is a store and, later, a load, which is called a *fill*. The next cell compiles the softmax once more, with
+# more and more rows per iteration. With so many rows, the copies of the first version take longer than its work and
+# would hide what spills cost, so here the block stays in VMEM, and nothing is copied between steps.
 
 
 # %%
@@ -874,15 +899,16 @@ for rows in (256, 512, 1024):
     )
 
 # %% [markdown]
-# Two hundred spills, and it is faster still: twice as many rows in a turn save more than the spills cost. So a spill is not
-# a fault by itself. Look at the time, and at the slots for loads and stores: here more than half of them are empty. And
-# look at VMEM, for that is where spilled registers lie.
+# Even with two hundred spills the kernel gets faster, because doubling the rows per iteration saves more than the
+# spills cost. So a spill is not a fault by itself. Look at the time first, and then at the slots for loads and stores,
+# of which more than half are empty here. Look at VMEM as well, because spilled registers are kept there.
 #
-# ### Emulated
+# ### Emulated operations
 #
-# "If a kernel is accepted by the compiler, it must return the expected results", says JAX's page on TPU kernels, and also:
-# what is unnatural to the hardware may be emulated in software, and slow. TPU kernels are called experimental there, and
-# only a part of `jax.numpy` is accepted. What does emulation look like? Divide whole numbers.
+# "If a kernel is accepted by the compiler, it must return the expected results", says JAX's page on TPU kernels. It
+# also says that what is unnatural to the hardware may be emulated in software, and slow. TPU kernels are experimental,
+# according to the same page, and only a part of `jax.numpy` is accepted. To see what emulation looks like, divide
+# integers.
 
 # %%
 whole = jax.ShapeDtypeStruct((8, 128), jnp.int32)
@@ -900,10 +926,11 @@ for name, fn, args in [
     print(f"{name:16} {count['VPU']:4} VPU operations for one register")
 
 # %% [markdown]
-# There is no division of whole numbers on the VPU. The compiler writes one, bit by bit: more than two sines. `n // 8` is
-# a division towards zero, and then a correction for negative numbers; `n >> 3` rounds down by itself, in one operation.
+# The VPU cannot divide integers, so the compiler writes out the division bit by bit, which takes more operations than
+# two sines. `n // 8` becomes a division that rounds toward zero, and a correction for negative integers, while `n >> 3`
+# rounds down by itself, in one operation.
 #
-# Not accepted at all:
+# Some functions are not accepted at all:
 
 # %%
 for name, fn in [("cumsum", lambda x: jnp.cumsum(x, axis=0)), ("sort", jnp.sort)]:
@@ -911,20 +938,21 @@ for name, fn in [("cumsum", lambda x: jnp.cumsum(x, axis=0)), ("sort", jnp.sort)
     print(f"{name}: {'compiles' if report.ok else text.folded(str(report.error))}")
 
 # %% [markdown]
-# ### To look at, and to read
+# ### Further reading
 #
-# - A [block diagram of a TPU v4](https://docs.cloud.google.com/static/tpu/docs/images/tpu-v4-layout.png), from Google's documentation:
-#   two TensorCores, each with MXUs, a vector and a scalar unit, and the HBM beside them. It is the picture from above, drawn by those
-#   who built it. JAX's page ["Writing TPU kernels with Pallas"](https://docs.jax.dev/en/latest/pallas/tpu/details.html) shows the
-#   board.
-# - "The Design Process for Google's Training Chips: TPUv2 and TPUv3" (IEEE Micro, 2021): why there is a vector unit between the
-#   MXU and the memory.
-# - "A Domain-Specific Supercomputer for Training Deep Neural Networks" (Communications of the ACM, 2020): the same chips, and the
-#   network between them.
-# - "Ten Lessons From Three Generations Shaped Google's TPUv4i" (ISCA, 2021): VMEM, and what a compiler needs of a machine.
-# - "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for Embeddings" (ISCA, 2023):
-#   links that are switched by mirrors, and SparseCores.
-# - "How to Scale Your Model", chapter ["How to Think About TPUs"](https://jax-ml.github.io/scaling-book/tpus/): exercises 02.2 and 02.4 owe
-#   it their idea.
+# - A [block diagram of a TPU v4](https://docs.cloud.google.com/static/tpu/docs/images/tpu-v4-layout.png) from Google's
+#   documentation shows two TensorCores, each with MXUs, a vector and a scalar unit, and the HBM beside them. It is the
+#   picture of the core from above, drawn by those who built the chip. JAX's page ["Writing TPU kernels with
+#   Pallas"](https://docs.jax.dev/en/latest/pallas/tpu/details.html) shows the board.
+# - "The Design Process for Google's Training Chips: TPUv2 and TPUv3" (IEEE Micro, 2021) explains why there is a vector
+#   unit between the MXU and the memory.
+# - "A Domain-Specific Supercomputer for Training Deep Neural Networks" (Communications of the ACM, 2020) describes the
+#   same chips, and the network between them.
+# - "Ten Lessons From Three Generations Shaped Google's TPUv4i" (ISCA, 2021) is about VMEM, and about what a compiler
+#   needs of a machine.
+# - "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for Embeddings" (ISCA,
+#   2023) is about links that are switched by mirrors, and about SparseCores.
+# - The chapter ["How to Think About TPUs"](https://jax-ml.github.io/scaling-book/tpus/) of "How to Scale Your Model"
+#   gave us the idea for exercises 02.2 and 02.4.
 #
 # <!-- next -->
