@@ -1,7 +1,7 @@
 # Wrong answers to the exercises of lesson 2: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-# %% answer="02.1" name="takes the whole chip's peak" judge="exercise" says="(?s)v4: .*over the bandwidth of one of its two cores"
+# %% answer="02.1" name="takes the whole chip's peak" judge="exercise" says="(?s)v4: .*by the bandwidth of one of its two cores"
 flops_per_byte = {
     name: chips.chip(name).chip_flops / chips.chip(name).hbm_bandwidth
     for name in chips.NAMES
@@ -30,7 +30,7 @@ flops_per_byte = {
 # %% answer="02.1" name="takes the figures of a vendor's page" judge="exercise" says="(?s)v4: .*This course takes JAX's"
 flops_per_byte = {"v4": 275e12 / 1200e9}
 
-# %% answer="02.2" name="takes 95 GB for a v5p" judge="exercise" says="(?s)v5p: .*how many cores has the chip"
+# %% answer="02.2" name="takes 95 GB for a v5p" judge="exercise" says="(?s)v5p: .*how many cores does the chip have"
 once = {"v5e": "21 ms", "v5p": "38.6 ms", "tokens": 58.6}
 
 # %% answer="02.2" name="takes GB for GiB" judge="exercise" says="A v5e has 16 GiB, which are 17.2 GB"
@@ -39,7 +39,7 @@ once = {"v5e": "19.5 ms", "v5p": "41.9 ms", "tokens": 58.6}
 # %% answer="02.2" name="reads a whole v5p through one core" judge="exercise" says="Both cores read"
 once = {"v5e": "21 ms", "v5p": "83.7 ms", "tokens": 58.6}
 
-# %% answer="02.2" name="gives the time of a token" judge="exercise" says="the milliseconds for one token"
+# %% answer="02.2" name="gives the time of a token" judge="exercise" says="time of one token in milliseconds"
 once = {"v5e": "21 ms", "v5p": "41.9 ms", "tokens": 17.1}
 
 # %% answer="02.2" name="has weights of one byte" judge="exercise" says="right for weights of one byte"
@@ -51,13 +51,13 @@ once = {"v5e": "163.7 us", "v5p": None, "tokens": None}
 # %% answer="02.3" name="has one slot for the VPU" judge="exercise" says="How many slots does a bundle have"
 units = {"share": "0.78 %", "operations": 16, "K = 32": "the MXU"}
 
-# %% answer="02.3" name="turns the share round" judge="exercise" says="Asked is the share: turn it round"
+# %% answer="02.3" name="turns the share round" judge="exercise" says="asks for the share, so turn it around"
 units = {"share": "3200 %", "operations": 16, "K = 32": "the MXU"}
 
-# %% answer="02.3" name="compares with one MXU" judge="exercise" says="all of the VPU against one MXU"
+# %% answer="02.3" name="compares with one MXU" judge="exercise" says="all of the VPU with one MXU"
 units = {"share": "12.5 %", "operations": 16, "K = 32": "the MXU"}
 
-# %% answer="02.3" name="forgets one of the two products" judge="exercise" says="2 K FLOPs a score together"
+# %% answer="02.3" name="forgets one of the two products" judge="exercise" says="2 K FLOPs per score together"
 units = {"share": "3.125 %", "operations": 8, "K = 32": "the MXU"}
 
 # %% answer="02.3" name="fills an MXU with a narrow head" judge="exercise" says="stand empty"
@@ -75,10 +75,10 @@ links = {"one link": "1491 us", "first byte": "2 us", "all of it": "752 us"}
 # %% answer="02.4" name="counts chips, not links" judge="exercise" says="How many links are between them"
 links = {"one link": "1491 us", "first byte": "7 us", "all of it": "752 us"}
 
-# %% answer="02.4" name="leaves the corner by one link" judge="exercise" says="That is one link. How many links leave a corner"
+# %% answer="02.4" name="leaves the corner by one link" judge="exercise" says="over one link. How many links leave a corner"
 links = {"one link": "1491 us", "first byte": "6 us", "all of it": "1491 us"}
 
-# %% answer="02.4" name="has four links at the corner" judge="exercise" says="right in the middle"
+# %% answer="02.4" name="has four links at the corner" judge="exercise" says="right for a chip in the middle"
 links = {"one link": "1491 us", "first byte": "6 us", "all of it": "373 us"}
 
 # %% answer="02.4" name="stores and forwards" judge="exercise" says="passes on the first bytes while the next ones come"
@@ -90,13 +90,13 @@ unit_of = {"column max": "XLU"}
 # %% answer="02.5" name="takes a row maximum for the VPU's" judge="exercise" says="A row lies across all lanes"
 unit_of = {"column max": "VPU", "row max": "VPU"}
 
-# %% answer="02.5" name="does not see the broadcast" judge="exercise" says="The column has one number for a row"
+# %% answer="02.5" name="does not see the broadcast" judge="exercise" says="The column has one element per row"
 unit_of = {"x * column": "VPU"}
 
 # %% answer="02.5" name="thinks a power is made of products" judge="exercise" says="two and a half times"
 unit_of = {"x ** 2.5": "VPU"}
 
-# %% answer="02.5" name="turns the operand round first" judge="exercise" says="Is the transposed operand an operation of its own"
+# %% answer="02.5" name="turns the operand round first" judge="exercise" says="Is the transpose an operation of its own"
 unit_of = {"q @ k.T": "XLU"}
 
 # %% answer="02.5" name="says ALU" judge="exercise" says="none of the options"
@@ -105,13 +105,13 @@ unit_of = {"x * row": "ALU"}
 # %% answer="02.6" name="trusts DMA wait alone" judge="exercise" says="which takes longer: its cycles, or its bytes at full speed"
 read = {"A": ("the latency of copies", "larger blocks")}
 
-# %% answer="02.6" name="wants larger blocks where HBM binds" judge="exercise" says="What do those bytes take at full speed"
+# %% answer="02.6" name="wants larger blocks where HBM binds" judge="exercise" says="How long do those bytes take at full speed"
 read = {"A": ("the bandwidth of HBM", "larger blocks")}
 
 # %% answer="02.6" name="blames bandwidth for short copies" judge="exercise" says="Divide its bytes by 820 GB/s"
 read = {"B": ("the bandwidth of HBM", "fewer bytes")}
 
-# %% answer="02.6" name="makes short copies shorter" judge="exercise" says="over a thousand cycles if it moves none"
+# %% answer="02.6" name="makes short copies shorter" judge="exercise" says="over a thousand cycles even if it moves none"
 read = {"B": ("the latency of copies", "fewer bytes")}
 
 # %% answer="02.6" name="takes waiting for work" judge="exercise" says="Is the core busy, or does it wait"
@@ -120,10 +120,10 @@ read = {"C": ("instructions", "a cheaper operation")}
 # %% answer="02.6" name="makes the operation cheaper" judge="exercise" says="The slots are nearly empty"
 read = {"C": ("the latency of the XLU", "a cheaper operation")}
 
-# %% answer="02.7" name="blames the store" judge="exercise" says="Is there a memory for single numbers"
+# %% answer="02.7" name="blames the store" judge="exercise" says="Is there a memory for single values"
 line = 4
 
-# %% answer="02.7" name="blames the sum" judge="exercise" says="Where does it lie"
+# %% answer="02.7" name="blames the sum" judge="exercise" says="In which memory is it kept"
 line = 7
 
 # %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a single number to VMEM.*which unit writes there"
@@ -190,7 +190,7 @@ why = "There are no threads."
 why = 1024
 
 
-# %% answer="02.10" name="takes all rows, and nothing else" judge="exercise" says="(?s)the core is at it for.*asked is 20 times.*could be done once a row"
+# %% answer="02.10" name="takes all rows, and nothing else" judge="exercise" says="(?s)your kernel takes.*20 times fewer.*could be done once a row"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]
@@ -252,7 +252,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.10" name="the root mean square of x" judge="numbers" says="not\\s+by\\s+that\\s+of\\s+the\\s+gated\\s+numbers"
+# %% answer="02.10" name="the root mean square of x" judge="numbers" says="not\\s+by\\s+that\\s+of\\s+the\\s+gated\\s+elements"
 # -    o_ref[...] = s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
 # +    x = x_ref[...]
 # +    o_ref[...] = s * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Exercises 2: The machine
 #
-# First numbers, with pencil and paper, then programs. A wrong answer is read closely: most are wrong in a known way.
+# The first exercises ask for numbers, with pencil and paper, and the later ones for programs. The check compares a
+# wrong answer with the mistakes that we know, and most wrong answers are among them.
 #
 # Come here from [lesson 2](../notebooks/02_the_machine.ipynb). About 59 minutes. Short of time? Do 02.5, 02.6 and 02.8.
 # Want more? 02.10 and 02.11, 45 minutes: both begin with an empty cell.
@@ -24,10 +25,9 @@ from course_lib import chips, compiler
 #
 # *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
-# How many FLOPs can a chip do in the time in which its HBM brings one byte? For each of the five chips, in bfloat16, and
-# once more for a v5e in int8. Plain numbers; 1 % either way will do. `chips.chip("v4")` has what you need. Its rates are
-# those of one core; `chip_flops` and `chip_bandwidth` are those of the whole chip.
-#
+# How many FLOPs can a chip do in the time in which its HBM delivers one byte? Answer for each of the five chips in
+# bfloat16, and once more for a v5e in int8. Write plain numbers; 1 % either way will do. `chips.chip("v4")` has the
+# figures of a v4. Its rates are those of one core, while `chip_flops` and `chip_bandwidth` are those of the whole chip.
 # (Lesson 3 builds on this number.)
 
 # %% answer="02.1"
@@ -58,12 +58,12 @@ checks.check("02.1", flops_per_byte)
 #
 # *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
-# - `"v5e"`: how long does it take at least to read all of the HBM of a v5e once? A time, as text with its unit.
-# - `"v5p"`: and of a v5p? Both of its cores read.
-# - `"tokens"`: a model has 7e9 weights in bfloat16, which lie in the HBM of one v5e. It answers one user, and for each token it reads
-#   every weight once. How many tokens a second are possible, at most? A plain number.
+# - `"v5e"`: how long does it take at least to read all of the HBM of a v5e once? Write the time as text with its unit.
+# - `"v5p"`: how long does it take at least on a v5p, both of whose cores read?
+# - `"tokens"`: a model has 7e9 weights in bfloat16, which lie in the HBM of one v5e. It answers one user, and for each
+#   token it reads every weight once. How many tokens per second are possible at most? Write a plain number.
 #
-# 1 % either way will do.
+# For all three, 1 % either way will do.
 
 # %% answer="02.2"
 once = {"v5e": None, "v5p": None, "tokens": None}
@@ -82,17 +82,18 @@ checks.check("02.2", once)
 #
 # *Difficulty 3 of 5. 7 minutes, 3 lines.*
 #
-# A v5e has four MXUs of 128 x 128 cells, and each cell multiplies and adds once a cycle. Its bundles have four slots for
-# the VPU, and each takes an operation on a whole register.
+# A v5e has four MXUs of 128 x 128 cells, and each cell multiplies and adds once per cycle. Its bundles have four slots
+# for the VPU, each of which takes an operation on a whole register.
 #
-# - `"share"`: how much of the FLOP/s of the MXUs are those of the VPU? In %.
-# - `"operations"`: one head of attention makes a table of scores. For each score its two products do 4 K FLOPs together, where K
-#   is the width of the head, here 128. How many operations of the VPU may the softmax do for each score, until both units
-#   take equally long? A plain number.
-# - `"K = 32"`: a head of width 32, a softmax of 9 operations, and a kernel in which products and softmax overlap perfectly. Which
-#   of `"the MXU"`, `"the VPU"` and `"HBM"` would have to be faster? Think of how much of an MXU such a head fills.
+# - `"share"`: which share of the FLOP/s of the MXUs does the VPU reach, in %?
+# - `"operations"`: a head of attention computes a table of scores. For each score, its two matmuls do 4 K FLOPs
+#   together, where K is the width of the head, here 128. With how many VPU operations per score does the softmax take
+#   as long as the matmuls? Write a plain number.
+# - `"K = 32"`: take a head of width 32, a softmax of 9 operations per score, and a kernel in which matmuls and softmax
+#   overlap perfectly. Which of `"the MXU"`, `"the VPU"` and `"HBM"` would have to be faster? Think of how much of an
+#   MXU such a head fills.
 #
-# 1 % either way will do.
+# For the two numbers, 1 % either way will do.
 
 # %% answer="02.3"
 units = {"share": None, "operations": None, "K = 32": None}
@@ -111,15 +112,16 @@ checks.check("02.3", units)
 #
 # *Difficulty 2 of 5. 6 minutes, 3 lines.*
 #
-# Sixteen v5e stand in a 4 x 4. Each is linked to its neighbours in its row and in its column. The rows and columns are not
-# closed to rings: a v5e closes a row only where it has 16 chips. A link carries 4.5e10 bytes a second each way, and a hop
-# takes 1 us for the first byte (both after "How to Scale Your Model").
+# Sixteen v5e chips form a 4 x 4 grid, in which each is linked to its neighbors in its row and in its column. The rows
+# and columns are not closed to rings, because a v5e closes a row only if it has 16 chips. A link carries 4.5e10 bytes
+# per second in each direction, and a hop takes 1 us for the first byte (both figures are from "How to Scale Your
+# Model").
 #
-# - `"one link"`: how long do 64 MiB take to the neighbour, over the link between them? Leave out the hop.
+# - `"one link"`: how long do 64 MiB take to a neighbor over the link between them, without the hop?
 # - `"first byte"`: how long does the first byte take from one corner to the opposite one?
-# - `"all of it"`: how long do the 64 MiB take from one corner to the opposite one, if all ways are used that help?
+# - `"all of it"`: how long do the 64 MiB take from one corner to the opposite one, if all paths that help are used?
 #
-# Times, as text with their units; 1 % either way will do.
+# Write the times as text with their units; 1 % either way will do.
 
 # %% answer="02.4"
 links = {"one link": None, "first byte": None, "all of it": None}
@@ -138,9 +140,9 @@ checks.check("02.4", links)
 #
 # *Difficulty 2 of 5. 8 minutes, 10 words. Fast track.*
 #
-# Which unit of a v5e does each of these? `"VPU"`, `"EUP"`, `"XLU"`, `"MXU"` or `"scalar"`. Where several have a part in it,
-# name the one that is not the VPU; the way of a number from a vector register to a scalar one does not count. In the first
-# six and in x ** 2.5, `x` is float32[128, 128] in VMEM; `s` is one number in SMEM.
+# Which unit of a v5e executes each of these operations? Answer `"VPU"`, `"EUP"`, `"XLU"`, `"MXU"` or `"scalar"`. If
+# several units take part, name the one that is not the VPU; moving a value from a vector register to a scalar one does
+# not count. In the first six and in x ** 2.5, `x` is float32[128, 128] in VMEM; `s` is a single value in SMEM.
 #
 # | name | the operation |
 # |---|---|
@@ -148,12 +150,12 @@ checks.check("02.4", links)
 # | row max | the maximum of each row of x |
 # | x * row | x times a row, float32[1, 128] |
 # | x * column | x times a column, float32[128, 1] |
-# | 1 / x | the reciprocal of each number |
-# | rows down | `pltpu.roll(x, 1, 0)`: each row goes to the next one's place |
-# | n // m | whole numbers: int32[8, 128] over int32[8, 128] |
-# | q @ k.T | a product of bfloat16[128, 128], the second operand transposed |
-# | x ** 2.5 | each number to the power of 2.5 |
-# | s + 1 | read from SMEM, and the result stored there |
+# | 1 / x | the reciprocal of each element |
+# | rows down | `pltpu.roll(x, 1, 0)`: each row moves to the place of the next one |
+# | n // m | an integer division: int32[8, 128] by int32[8, 128] |
+# | q @ k.T | a matmul of bfloat16[128, 128], with the second operand transposed |
+# | x ** 2.5 | each element to the power of 2.5 |
+# | s + 1 | s is read from SMEM, and the result is stored there |
 
 # %% answer="02.5"
 unit_of = {
@@ -187,7 +189,8 @@ unit_of |= {
 checks.check("02.5", unit_of)
 
 # %% [markdown]
-# Now find them in the programs: how many operations of each unit the compiler made of them. Which surprises you most?
+# Now look at the programs: the next cell counts how many operations of each unit the compiler made of each of the ten.
+# Which count surprises you most?
 
 # %% given="02.5-look" tags=["outputs-not-stored"]
 import collections
@@ -258,21 +261,22 @@ except compiler.Unavailable as error:
 #
 # *Difficulty 3 of 5. 12 minutes, 3 lines. Fast track.*
 #
-# Here is one kernel, which divides each number by the sum of its row, and what the compiler reports on it in three settings. None
-# of the three is as fast as it could be. A report ends with a conclusion; it is left out here, and you draw it. Ask the lesson's
-# four questions (a v5e has 1.5 cycles in a nanosecond, and HBM brings 820 bytes in one), and for each answer a pair: what binds,
-# and what to change.
+# The kernel below divides each element by the sum of its row. The cell prints what the compiler reports on it in three
+# settings, none of which is as fast as it could be. A report ends with a conclusion, which is left out here because you
+# draw it. Ask the lesson's four questions (a v5e has 1.5 cycles in a nanosecond, in which HBM delivers 820 bytes), and
+# answer for each setting with a pair: what binds, and what to change.
 #
-# What binds is one of `"the bandwidth of HBM"`, `"the latency of copies"`, `"the latency of the XLU"`, `"instructions"`.
+# What binds is one of `"the bandwidth of HBM"`, `"the latency of copies"`, `"the latency of the XLU"`,
+# `"instructions"`.
 #
-# What to change is one of `"larger blocks"` (and fewer of them), `"fewer bytes"` (x and the result in bfloat16), `"more
-# rows in a turn"`, `"a cheaper operation"` (an approximate reciprocal once a row, and a multiplication, in place of the
-# division).
+# What to change is one of `"larger blocks"` (and fewer of them), `"fewer bytes"` (x and the result in bfloat16),
+# `"more rows per iteration"`, `"a cheaper operation"` (an approximate reciprocal once per row and a multiplication, in
+# place of the division).
 
 
 # %% given="02.6"
 def shares(x, block, rows, cheap=False):
-    """Each number over the sum of its row, ``block`` rows at a step and ``rows`` in a turn."""
+    """Divide each element by its row's sum, ``block`` rows a step, ``rows`` at a time."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -323,7 +327,7 @@ read = {"A": (None, None), "B": (None, None), "C": (None, None)}
 read |= {
     "A": ("the bandwidth of HBM", "fewer bytes"),
     "B": ("the latency of copies", "larger blocks"),
-    "C": ("the latency of the XLU", "more rows in a turn"),
+    "C": ("the latency of the XLU", "more rows per iteration"),
 }
 ### END SOLUTION
 
@@ -331,12 +335,13 @@ read |= {
 checks.check("02.6", read)
 
 # %% [markdown]
-# Now look, once you have answered: every cure, tried on every patient. Times in us, predicted (compiler).
+# Once you have answered, run the next cell. It tries every change in every setting, and prints the times in us,
+# predicted (compiler).
 
 # %% given="02.6-look" tags=["outputs-not-stored"]
 cures = {
     "larger blocks": {"A": {"block": 1024}, "B": {"block": 128}, "C": {"block": 2048}},
-    "more rows in a turn": {"A": {"rows": 512}, "B": {"rows": 16}, "C": {"rows": 128}},
+    "more rows per iteration": {"A": {"rows": 512}, "B": {"rows": 16}, "C": {"rows": 128}},
     "a cheaper operation": dict.fromkeys("ABC", {"cheap": True}),
 }
 
@@ -368,9 +373,9 @@ except compiler.Unavailable as error:
 #
 # *Difficulty 2 of 5. 4 minutes, 1 line.*
 #
-# `count(x)` writes into each block how many numbers above 0 there are in it and in all blocks before it. `total_ref` is
-# its own memory for that, which stays from step to step; `scratch_shapes` asks for it. In the simulator the kernel is right.
-# A TPU's compiler refuses it. One line is to blame: which?
+# `count(x)` writes into each block how many elements above 0 there are in this block and in all blocks before it. It
+# keeps the count in `total_ref`, a memory of its own that `scratch_shapes` requests, and that keeps its content from
+# step to step. In the simulator the kernel is right, but a TPU's compiler refuses it. Which line is to blame?
 
 # %% given="02.7"
 checks.listing("02.7")
@@ -392,10 +397,11 @@ checks.check("02.7", line)
 #
 # *Difficulty 2 of 5. 8 minutes, 2 lines. Fast track.*
 #
-# The kernel below takes the mean off each row. It was written as one writes for a processor that does one thing at a time: a
-# loop, and in it a row. It is right. By the compiler it takes many times as long as a copy of the same block.
+# The kernel below subtracts from each row its mean. It was written as for a processor that does one thing at a time: a
+# loop takes one row after the other. The result is right, but according to the compiler the kernel takes many times as
+# long as a copy of the same block.
 #
-# Write it anew. For x[512, 256] it may take 1.25 times as long as a copy. The check tries other shapes, too.
+# Rewrite it so that for x[512, 256] it takes at most 1.25 times as long as a copy. The check tries other shapes, too.
 
 
 # %% given="02.8"
@@ -427,7 +433,7 @@ except compiler.Unavailable as error:
 
 # %% answer="02.8"
 def centre_kernel(x_ref, o_ref):
-    """Take the mean off each row."""
+    """Subtract from each row its mean."""
     ### BEGIN SOLUTION
     v = x_ref[...]
     o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
@@ -446,16 +452,16 @@ checks.check("02.8", centre_kernel)
 #
 # *No points. 4 minutes, two or three sentences.*
 #
-# A colleague writes CUDA, and asks: "How many threads does your kernel have? On a GPU, while one waits for memory, others
-# work." What do you answer, and what hides latency here? The check shows our answer. Then judge your own: below your text
-# add `checks.assess("02.9", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+# A colleague who writes CUDA asks: "How many threads does your kernel have? On a GPU, while one waits for memory,
+# others work." What do you answer, and what hides latency on a TPU? The check shows our answer, so that you can judge
+# your own: below your text, add `checks.assess("02.9", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
 
 # %% answer="02.9"
 why = None
 ### BEGIN SOLUTION
-why = """None: a core runs one program, in order, on very wide registers. Copies, the XLU and the
-MXU work in the background, so latency is hidden by asking early and by other work from the same
-program, which my kernel has to bring: many rows in a turn, and blocks that are fetched ahead."""
+why = """It has none: a core runs one program, in order, on very wide registers. Copies, the
+XLU and the MXU work in the background, so early requests and other work of the same program
+hide the latency. My kernel has to bring that work: many rows at a time, fetched early."""
 checks.assess("02.9", "yes")
 ### END SOLUTION
 
@@ -470,14 +476,17 @@ checks.check("02.9", why)
 #
 # *Difficulty 4 of 5. 25 minutes, 10 lines. Further.*
 #
-# `slow_gated(x)` multiplies each number x by a gate between 0 and 1, 1 / (1 + exp(-x)), and then divides each row by its
-# root mean square. For x[1024, 256] its core is at work, or waits for one of its own units, for tens of thousands of cycles.
-# Write `gated(x)`, kernel and call, which returns the same rows and needs **a twentieth** of them at most. Cycles in which
-# the core waits for copies do not count here. The check tries other sizes as well, some of them odd, with numbers between
-# -4 and 4. Results may be off by the rounding of float32, about one part in 100,000. An approximate reciprocal is too rough
-# for that, and with one Newton step behind it still a little.
+# `slow_gated(x)` multiplies each element x by a gate between 0 and 1, 1 / (1 + exp(-x)), and then divides each row by
+# its root mean square. For x[1024, 256], its core spends tens of thousands of cycles on work and on waiting for its own
+# units. Write `gated(x)`, kernel and call, which returns the same rows and needs at most **a twentieth** of these
+# cycles. Cycles in which the core waits for copies do not count here.
 #
-# More rows at a time are not enough. Look at the report of what you have, and at what a division is made of.
+# The check tries other sizes as well, some of them odd, with elements between -4 and 4. Results may be off by the
+# rounding of float32, about one part in 100,000. An approximate reciprocal is too rough for that, and even with one
+# Newton step after it, it is still slightly too rough.
+#
+# Taking more rows at a time is not enough. Look at the report of your kernel, and at the operations of which a division
+# is made.
 
 
 # %% given="02.10"
@@ -487,7 +496,7 @@ def gated_rows(x):
 
 
 def slow_gated(x):
-    """Eight rows in a turn."""
+    """Gate and normalize the rows, eight per iteration."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -535,12 +544,12 @@ checks.check("02.10", gated)
 #
 # *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
 #
-# The same function once more, and now everything counts. The **score** is the cycles, predicted (compiler), for x[512,
-# 256], copies and all: the fewer, the better. **Par is 3,700**: at par or below it passes. `slow_gated` takes more than
-# four times that, and one block with everything in it misses par, too. The sizes that are tried are multiples of 256 rows
-# and 128 columns.
+# Write the same function once more; now all cycles count. The **score** is the cycles, predicted (compiler), for x[512,
+# 256], copies included: the fewer, the better. **Par is 3,700**, and a score at par or below passes. `slow_gated` takes
+# more than four times that, and a kernel with everything in one block misses par, too. The sizes that are tried are
+# multiples of 256 rows and 128 columns.
 #
-# (The simulator's cycles know no bandwidth that copies share. For golf the cycles alone count.)
+# (The simulator's cycles do not know that copies share one bandwidth. For golf, the cycles alone count.)
 
 # %% answer="02.11"
 gated = None
@@ -576,6 +585,7 @@ checks.check("02.11", gated)
 # %% [markdown]
 # ## Where next
 #
-# You know the machine. Lesson 3 says what it allows: how long an operation must take, whoever writes the kernel.
+# Now that you know the machine, lesson 3 says what it allows: how long an operation must take, whoever writes the
+# kernel.
 #
 # <!-- next -->

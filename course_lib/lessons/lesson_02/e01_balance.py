@@ -5,16 +5,16 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
-TWO_CORES = "That is the peak of the whole chip over the bandwidth of one of its two cores, or the other way round."
-UPSIDE_DOWN = "That is upside down: bytes for each FLOP. Asked is how many FLOPs there are for each byte."
-OF_INT8 = "That is the ratio with the peak of int8. This question is about bfloat16."
-PUBLISHED = "That is with the figures of Google's page. This course takes JAX's, which chips.chip(name) has."
-ON_GOOGLES_PAGE = {"v4": 275e12 / 1200e9, "v5p": 459e12 / 2765e9}  # where the two differ by more than 1 %
-RATE_OVER_RATE = "write peak and bandwidth with their units, and divide: FLOP/s over bytes/s."
+TWO_CORES = "That divides the peak of the whole chip by the bandwidth of one of its two cores, or the other way round."
+UPSIDE_DOWN = "That is upside down: bytes for each FLOP. The question asks for the FLOPs for each byte."
+OF_INT8 = "That is the ratio with the peak of int8, but this question is about bfloat16."
+PUBLISHED = "That uses the figures of Google's page. This course takes JAX's, which chips.chip(name) has."
+ON_GOOGLES_PAGE = {"v4": 275e12 / 1200e9, "v5p": 459e12 / 2765e9}  # only where the two sources differ by more than 1 %
+RATE_OVER_RATE = "write peak and bandwidth with their units, and divide FLOP/s by bytes/s."
 HALF_FOR_INT8 = (
-    "That is half of the ratio for bfloat16. For int8 the peak is twice as high, and the bandwidth is the same."
+    "That is half of the ratio for bfloat16, but with int8 the peak is twice as high, and the bandwidth is the same."
 )
-OF_BF16 = "That is the ratio with the peak of bfloat16. This question is about int8."
+OF_BF16 = "That is the ratio with the peak of bfloat16, but this question is about int8."
 
 
 def _balance(name: str) -> float:
@@ -36,7 +36,7 @@ def _of_bf16(name: str) -> Predict:
         unit="",
         tolerance=0.01,
         near=near,
-        why="peak over bandwidth.",
+        why="it is the peak divided by the bandwidth.",
         next=RATE_OVER_RATE,
         proof=lambda: chip.chip_flops / chip.chip_bandwidth,
     )
@@ -58,12 +58,12 @@ EXERCISE = Exercise(
     title="Compare five chips",
     kind="several",
     defines="flops_per_byte",
-    asks=Several(parts=BALANCES, why="the two newest ask for the most FLOPs a byte, and int8 for twice as many."),
+    asks=Several(parts=BALANCES, why="the two newest chips need the most FLOPs per byte, and int8 doubles the need."),
     hints=(
-        "FLOP/s over bytes/s is FLOPs per byte. Which two fields of chips.chip(name) are those?",
-        "c.bf16_flops and c.hbm_bandwidth belong to one core both, and c.int8_ops too.",
-        "for name in chips.NAMES: c = chips.chip(name); flops_per_byte[name] = c.bf16_flops / c.hbm_bandwidth. Then "
-        'flops_per_byte["v5e, int8"], with c.int8_ops.',
+        "FLOP/s divided by bytes/s is FLOPs per byte. Which two fields of chips.chip(name) have these units?",
+        "c.bf16_flops and c.hbm_bandwidth both belong to one core, and so does c.int8_ops.",
+        "for name in chips.NAMES: c = chips.chip(name); flops_per_byte[name] = c.bf16_flops / c.hbm_bandwidth. Then do "
+        'the same for flops_per_byte["v5e, int8"], with c.int8_ops.',
     ),
     points=1,
 )

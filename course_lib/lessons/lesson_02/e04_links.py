@@ -6,7 +6,7 @@ from course_lib.checks.kinds.several import Several
 
 SIZE, LINK, HOP = 64 * 2**20, 4.5e10, 1e-6  # bytes, bytes/s in each direction, seconds
 SIDE = 4  # chips per side
-MI_IS_NOT_M = "64 MiB are 67.1 million bytes: Mi counts in steps of 1024."
+MI_IS_NOT_M = "64 MiB are 67.1 million bytes, because Mi counts in steps of 1024."
 
 
 def _neighbours(x: int, y: int) -> list[tuple[int, int]]:
@@ -38,11 +38,11 @@ TIMES = {
         tolerance=0.01,
         near={
             64e6 / LINK * 1e6: MI_IS_NOT_M,
-            ONE / 2: "Each way the link carries 45 GB/s. All of these bytes go one way.",
-            8 * ONE: "That is eight times too long. 45 GB/s are bytes, not bits.",
+            ONE / 2: "The link carries 45 GB/s in each direction, and all of these bytes go in one direction.",
+            8 * ONE: "That is eight times too long, because 45 GB/s are bytes, not bits.",
         },
-        next="write the bytes over the bytes of a second.",
-        why="its bytes, over the bandwidth of the link.",
+        next="divide the bytes by the bytes per second.",
+        why="it is the bytes divided by the bandwidth of the link.",
         proof=lambda: ONE,
     ),
     "first byte": Predict(
@@ -50,15 +50,15 @@ TIMES = {
         unit="us",
         tolerance=0.01,
         near={
-            2: "That is right on a torus, where the rows and columns are closed to rings. These are not.",
-            3: "That is the way along one side. The other corner lies across two.",
-            4: "Links do not lead across: each goes to a neighbour in the same row or the same column.",
-            8: "A row of four chips has three links.",
-            7: "Seven chips lie on the way, with the first. How many links are between them?",
-            4.243: "That is the way straight across. Links run along rows and columns only.",
+            2: "That is right on a torus, where the rows and columns are closed to rings. Here they are not.",
+            3: "That is the path along one side, but the opposite corner is two sides away.",
+            4: "There are no diagonal links: each goes to a neighbor in the same row or the same column.",
+            8: "That counts four links along each side, but a row of four chips has three.",
+            7: "Seven chips lie on the path, the first one included. How many links are between them?",
+            4.243: "That is the straight line across, but links run along rows and columns only.",
         },
-        next="draw the sixteen chips and count the links on a shortest way.",
-        why="three links along, three links down.",
+        next="draw the sixteen chips, and count the links on a shortest path.",
+        why="the path has three links along a row and three down a column.",
         proof=lambda: _hops((0, 0), (SIDE - 1, SIDE - 1)) * HOP * 1e6,
     ),
     "all of it": Predict(
@@ -66,12 +66,12 @@ TIMES = {
         unit="us",
         tolerance=0.01,
         near={
-            ONE: "That is one link. How many links leave a corner?",
-            ONE + 6: "That goes out by one link. How many links leave a corner?",
-            ONE / 4: "That is right in the middle. How many links leave a corner of a 4 x 4 that is not closed?",
-            ONE / 4 + 6: "That is right in the middle. How many links leave a corner of a 4 x 4 that is not closed?",
-            6 * ONE: "A chip in between passes on the first bytes while the next ones come: the links work at once.",
-            3 * ONE: "A chip in between passes on the first bytes while the next ones come: the links work at once.",
+            ONE: "That is the time over one link. How many links leave a corner?",
+            ONE + 6: "That leaves the corner by one link. How many links leave a corner?",
+            ONE / 4: "That is right for a chip in the middle. How many links leave a corner of this grid?",
+            ONE / 4 + 6: "That is right for a chip in the middle. How many links leave a corner of this grid?",
+            6 * ONE: "A chip in between passes on the first bytes while the next ones come, so the links work at once.",
+            3 * ONE: "A chip in between passes on the first bytes while the next ones come, so the links work at once.",
             64e6 / (2 * LINK) * 1e6: MI_IS_NOT_M,
         },
         next="count the links that can carry bytes out of the corner at once.",
@@ -85,11 +85,11 @@ EXERCISE = Exercise(
     title="Predict: from chip to chip",
     kind="several",
     defines="links",
-    asks=Several(parts=TIMES, why="bytes go by all links that leave a chip, and a hop costs only the first of them."),
+    asks=Several(parts=TIMES, why="bytes take all links that leave a chip, and hops delay only the first of them."),
     hints=(
-        "Draw sixteen dots, four by four, and a line between neighbours. Where do the bytes start, where do they end?",
-        "first byte: count the lines on a shortest way. all of it: count the lines that leave a corner.",
-        "all of it: 64 MiB over twice 45 GB/s, and the last byte still has its hops to go; they hardly count.",
+        "Draw sixteen dots, four by four, and lines between neighbors. Where do the bytes start and end?",
+        "first byte: count the lines on a shortest path. all of it: count the lines that leave a corner.",
+        "all of it: divide 64 MiB by twice 45 GB/s. The hops of the last byte come on top, but they hardly count.",
     ),
     points=1,
 )

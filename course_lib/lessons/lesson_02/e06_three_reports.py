@@ -9,37 +9,37 @@ BINDS = ("the bandwidth of HBM", "the latency of copies", "the latency of the XL
 RIGHT = {
     "A": ("the bandwidth of HBM", "fewer bytes"),
     "B": ("the latency of copies", "larger blocks"),
-    "C": ("the latency of the XLU", "more rows in a turn"),
+    "C": ("the latency of the XLU", "more rows per iteration"),
 }
 # For each patient: a sentence for each wrong answer, first the bounds, then the cures.
 WRONG = {
     "A": {
-        "the latency of copies": "It waits for copies most of the time, true. But which takes longer: its cycles, "
+        "the latency of copies": "It does wait for copies most of the time. But which takes longer: its cycles, "
         "or its bytes at full speed? Work out both.",
-        "the latency of the XLU": "That is a tenth of its cycles, and its cycles do not even set the time.",
-        "instructions": "To issue them is a fifth of its cycles, and its cycles do not even set the time.",
-        "larger blocks": "They would make fewer waits of the same bytes. What do those bytes take at full speed?",
-        "more rows in a turn": "They would save cycles. What sets the time here?",
-        "a cheaper operation": "It would save cycles. What sets the time here?",
+        "the latency of the XLU": "It waits for it in a tenth of its cycles, and the cycles do not even set the time.",
+        "instructions": "It issues instructions in a fifth of its cycles, and the cycles do not even set the time.",
+        "larger blocks": "They would move the same bytes with fewer waits. How long do those bytes take at full speed?",
+        "more rows per iteration": "More rows would save cycles. What sets the time here?",
+        "a cheaper operation": "That would save cycles. What sets the time here?",
     },
     "B": {
-        "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is that anywhere near its time?",
-        "the latency of the XLU": "That is a part of its cycles. Which part is the largest?",
-        "instructions": "To issue them takes next to nothing. Look at *time goes*.",
-        "fewer bytes": "A step moves few bytes as it is, and a copy takes over a thousand cycles if it moves none.",
-        "more rows in a turn": "A block has 16 rows, and a turn has 16. How many more can it take?",
-        "a cheaper operation": "The core waits for three quarters of the time. What for?",
+        "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is the result anywhere near its time?",
+        "the latency of the XLU": "It waits for the XLU in a part of its cycles. Which part is the largest?",
+        "instructions": "Issuing them takes next to nothing. Look at the line *time goes*.",
+        "fewer bytes": "A step moves few bytes already, and a copy takes over a thousand cycles even if it moves none.",
+        "more rows per iteration": "A block has 16 rows, and an iteration takes 16. How many more can it take?",
+        "a cheaper operation": "The core waits for three quarters of the time. What does it wait for?",
     },
     "C": {
-        "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is that anywhere near its time?",
-        "the latency of copies": "That is a twentieth of its cycles. Which part is the largest?",
-        "instructions": "Is the core busy, or does it wait? Look at *time goes* once more, and at the slots.",
-        "larger blocks": "It hardly waits for copies. What does it wait for, and does a block's size change that?",
+        "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is the result anywhere near its time?",
+        "the latency of copies": "It waits for copies in a twentieth of its cycles. Which part is the largest?",
+        "instructions": "Is the core busy, or does it wait? Look at the line *time goes* once more, and at the slots.",
+        "larger blocks": "It hardly waits for copies. What does it wait for, and does the size of a block change that?",
         "fewer bytes": "It hardly waits for copies. What does it wait for?",
-        "a cheaper operation": "The slots are nearly empty, so it has little to do. What does the core do meanwhile?",
+        "a cheaper operation": "The slots are nearly empty, so there is little work. What does the core do instead?",
     },
 }
-NEXT = "go through the lesson's four questions in their order, each with its figures."
+NEXT = "ask the lesson's four questions in their order, and answer each with figures from the report."
 
 
 def _pair(patient: str) -> tuple[Choose, Choose]:
@@ -58,7 +58,7 @@ def _pair(patient: str) -> tuple[Choose, Choose]:
             options=patients.CURES,
             right=cure,
             wrong={option: said[option] for option in patients.CURES if option != cure},
-            why="that is what takes the wait away.",
+            why="that is what shortens the time.",
             proof=lambda: patients.best_cure(patient),
             next=NEXT,
         ),
@@ -70,12 +70,16 @@ EXERCISE = Exercise(
     title="Read three reports",
     kind="several",
     defines="read",
-    asks=Several(parts={patient: _pair(patient) for patient in RIGHT}, why="one kernel, three reasons, three cures."),
+    asks=Several(
+        parts={patient: _pair(patient) for patient in RIGHT},
+        why="one kernel was slow for three reasons, and each has a cure of its own.",
+    ),
     hints=(
-        "First two times: the cycles at 1.5 in a nanosecond, the bytes at 820. If the cycles are longer, *time goes* "
-        "says where they go.",
-        "DMA wait is waiting for copies: of their latency, unless HBM binds. XLU is waiting for the XLU's answers.",
-        "Bandwidth: only fewer bytes help. Latency of copies: fewer, larger ones. Latency of a unit: more at a time.",
+        "First compute two times: the cycles at 1.5 per nanosecond, and the bytes at 820 per nanosecond. If the cycles "
+        "take longer, *time goes* says where they go.",
+        "DMA wait means waiting for copies, and for their latency unless HBM binds. XLU means waiting for its results.",
+        "Against bandwidth, only fewer bytes help; against the latency of copies, fewer and larger ones; against the "
+        "latency of a unit, more work at a time.",
     ),
     points=3,
 )

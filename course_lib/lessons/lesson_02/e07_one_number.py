@@ -52,18 +52,18 @@ def count(x):
         function="count",
         refused_by="compiler",
         near={
-            4: "0 is one number, and total_ref[0] is a place for one. Is there a memory for single numbers?",
-            7: "A sum over all axes is one number. It may be kept from step to step. Where does it lie?",
-            8: "One number is spread over a block: that goes, through a register.",
+            4: "0 is a single value, and total_ref[0] is a place for one. Is there a memory for single values?",
+            7: "A sum over all axes is a single value, and it may be kept between steps. In which memory is it kept?",
+            8: "A single value may be copied to all elements of a block; that is done in a register.",
         },
         next='the compiler says: "The kernel writes a single number to VMEM. The vector unit writes whole registers '
-        'there." So ask of every ref: which memory is it in, and which unit writes there?',
-        why="a single number can be stored in SMEM only; VMEM takes vectors.",
+        'there." So ask for every ref: which memory is it in, and which unit writes there?',
+        why="a single value can be stored in SMEM only, because VMEM takes vectors.",
     ),
     hints=(
-        "How many axes has total_ref[0]? Which unit works with that, and which memory belongs to it?",
-        "The scalar unit stores single numbers, and not in VMEM.",
-        "Look at who says which memory total_ref lies in.",
+        "How many axes does total_ref[0] have? Which unit works on such a value, and which memory belongs to it?",
+        "Single values are stored by the scalar unit, which cannot store them in VMEM.",
+        "Look for the line that says in which memory total_ref is.",
     ),
     points=1,
 )

@@ -43,10 +43,10 @@ def _takes_little_longer_than_a_copy(centre_kernel):
     most = max(report.time_split, key=report.time_split.get)
     return (
         f"For x[{BLOCK[0]}, {BLOCK[1]}] it takes {report.cycles / copy:.1f} times as long as a copy, predicted "
-        f"(compiler); asked is {MOST_TIMES} times at most. Most of its cycles go to {most} "
+        f"(compiler), but it may take at most {MOST_TIMES} times as long. Most of its cycles go to {most} "
         f"({text.percent(report.time_split[most] / report.cycles)}).",
-        "a register has 8 rows, and the XLU takes a new row sum long before the last one is back. How much of the "
-        "block can one line work on?",
+        "a register has 8 rows, and the XLU accepts a new row sum long before it returns the last one. How much of "
+        "the block can one line work on?",
     )
 
 
@@ -61,32 +61,32 @@ EXERCISE = Exercise(
     build=_around,
     slips=(
         judges.Slip(
-            means="the sum was taken off each row, and the mean is asked",
+            means="the sum of each row is subtracted, and not its mean",
             value=lambda x: x - jnp.sum(x, axis=1, keepdims=True),
-            next="divide the sum by the number of columns, or take jnp.mean.",
+            next="divide the sum by the number of columns, or use jnp.mean.",
         ),
         judges.Slip(
-            means="that is the mean of each row itself, and it is to be taken off the row",
+            means="the result is the mean of each row itself, which should be subtracted from the row",
             value=lambda x: jnp.broadcast_to(jnp.mean(x, axis=1, keepdims=True), x.shape),
             next="what is x minus its mean?",
         ),
         judges.Slip(
-            means="each row was divided by its standard deviation as well",
+            means="each row is also divided by its standard deviation",
             value=lambda x: jax.nn.standardize(x, axis=1, epsilon=0.0),
             next="subtract the mean, and nothing more.",
         ),
         judges.Slip(
-            means="the median was taken off each row, and the mean is asked",
+            means="the median of each row is subtracted, and not its mean",
             value=lambda x: x - jnp.median(x, axis=1, keepdims=True),
-            next="jnp.mean, which is the sum over the number of columns.",
+            next="use jnp.mean, which is the sum divided by the number of columns.",
         ),
     ),
     also=(_takes_little_longer_than_a_copy,),
     also_at=lambda: [(at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0),)],
     hints=(
-        "How many of the 8 sublanes of a register does one row use? And how many row sums are under way at a time?",
-        "There is no need for a loop: x_ref[...] is the whole block, and jnp.mean takes an axis.",
-        "v = x_ref[...], and then v - jnp.mean(v, axis=1, keepdims=True) into o_ref[...].",
+        "How many of the 8 sublanes of a register does one row use, and how many row sums are in flight at a time?",
+        "You do not need a loop, because x_ref[...] is the whole block, and jnp.mean takes an axis.",
+        "Read v = x_ref[...], and store v - jnp.mean(v, axis=1, keepdims=True) in o_ref[...].",
     ),
     points=2,
 )

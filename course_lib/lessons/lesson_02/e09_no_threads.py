@@ -9,21 +9,22 @@ EXERCISE = Exercise(
     kind="explain",
     defines="why",
     asks=Explain(
-        model="There are none. A core runs one program, one bundle after another, and each instruction works on 1024 "
-        "numbers. When a result is missing, it waits: it has no other thread to go on with. Latency is hidden by "
-        "asking early. Copies run in the background while the core works on the block before; the XLU and the MXU "
-        "take many requests before the first is answered. The compiler puts independent work between request and "
-        "pop, and can do so only if the kernel has some in the same turn: whole blocks, many rows.",
+        model="It has none. A core runs one program, one bundle after another, and each instruction works on 1024 "
+        "elements. When a result is missing, the core waits, because it has no other thread to continue with. "
+        "Latency is hidden by requesting early: copies run in the background while the core works on the block "
+        "before, and the XLU and the MXU accept many requests before they return the first result. The compiler puts "
+        "independent work between a request and its pop, but only if the kernel has some in the same iteration, such "
+        "as whole blocks or many rows.",
         look_for=(
-            "one program, in order, with very wide registers",
-            "copies and units that work in the background, and are asked early",
-            "that the independent work has to be in the kernel: the core finds none by itself",
+            "that a core runs one program, in order, with very wide registers",
+            "that copies and units work in the background and get their requests early",
+            "that the independent work has to be in the kernel, because the core finds none by itself",
         ),
     ),
     hints=(
-        "What does the core of a GPU do while one of its threads waits? What does this one do?",
-        "What runs beside the program? When is it asked for, and when is its answer fetched?",
-        "One sentence on the sequence, one on the background, one on what your kernel must bring.",
+        "What does the core of a GPU do while one of its threads waits, and what does a TPU's core do?",
+        "What runs beside the program? When is it requested, and when is its result fetched?",
+        "Write a sentence on the order of the program, one on the background, and one on what your kernel must bring.",
     ),
     points=0,
 )

@@ -33,10 +33,11 @@ def _keeps_the_core_for_a_twentieth_of_the_time(gated):
     if mine is None or TIMES_FEWER * mine <= its:
         return None
     return (
-        f"For x[{BLOCK[0]:,}, {BLOCK[1]}] the core is at it for {mine:,} cycles beside waiting for copies, predicted "
-        f"(compiler). The slow kernel takes {its:,}: {its / mine:.1f} times as many; asked is {TIMES_FEWER} times.",
-        "first what waits (more rows at a time), then what is dear: count the operations of the VPU for one number. "
-        "Which of them could be done once a row, and which by the EUP?",
+        f"For x[{BLOCK[0]:,}, {BLOCK[1]}] your kernel takes {mine:,} cycles besides waiting for copies, predicted "
+        f"(compiler). slow_gated takes {its:,}, which is {its / mine:.1f} times as many, but your kernel may take at "
+        f"most {its // TIMES_FEWER:,}, {TIMES_FEWER} times fewer.",
+        "first remove the waiting (more rows at a time), then the expensive work: count the VPU operations per "
+        "element. Which of them could be done once a row, and which by the EUP?",
     )
 
 
@@ -53,11 +54,11 @@ EXERCISE = Exercise(
     also=(_keeps_the_core_for_a_twentieth_of_the_time,),
     also_at=lambda: [(at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0, (-4, 4)),)],
     hints=(
-        "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "
-        "what the core does.",
-        "A division is a reciprocal of the EUP and a dozen operations of the VPU. Each number has two divisions. One "
-        "of them has the same divisor in the whole row: jax.lax.rsqrt once a row, and a multiplication.",
-        "1 / (1 + exp(-x)) is 0.5 * tanh(0.5 * x) + 0.5, and tanh is one trip to the EUP.",
+        "Begin with the cure from the lesson: the whole block at once, or many rows per iteration. checks.report then "
+        "says what the core does.",
+        "A division is a reciprocal of the EUP and a dozen operations of the VPU, and each element has two divisions. "
+        "One of them has the same divisor in the whole row: use jax.lax.rsqrt once a row, and multiply.",
+        "1 / (1 + exp(-x)) is 0.5 * tanh(0.5 * x) + 0.5, and tanh is a single operation of the EUP.",
     ),
     points=3,
 )

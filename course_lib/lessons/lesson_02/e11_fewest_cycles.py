@@ -22,10 +22,10 @@ EXERCISE = Exercise(
     slips=SLIPS,
     golf=Golf(unit=CYCLES, par=3_700),
     hints=(
-        "With one block the first copy, the work and the last copy stand one after another. What if there are two?",
-        "A grid lets the copy of one block run beside the work on another. Too many blocks, and each copy's latency "
+        "With one block, the first copy, the work and the last copy follow one after another. What if there are two?",
+        "A grid lets the copy of one block run beside the work on another. With too many blocks, each copy's latency "
         "counts again. Try 2, 4 and 8.",
-        "rsqrt once a row, tanh for the rest as in 02.10, and blocks of half of the rows or a quarter.",
+        "Use rsqrt once a row, tanh for the rest as in 02.10, and blocks of half of the rows or a quarter.",
     ),
     points=3,
 )

@@ -27,7 +27,8 @@ def _over_its_root_mean_square(s):
 
 
 _BETWEEN = (
-    "At 0 the gate is a half, far to the left 0, far to the right 1. tanh goes from -1 to 1: what makes one the other?"
+    "the gate is a half at 0, 0 far to the left and 1 far to the right, but tanh goes from -1 to 1. How do you turn "
+    "one into the other?"
 )
 SLIPS = (
     Slip(
@@ -43,27 +44,27 @@ SLIPS = (
     Slip(
         means="the gate is 1 / (1 + exp(-2 x)), which is too steep",
         value=lambda x: _over_its_root_mean_square(x * (0.5 * jnp.tanh(x) + 0.5)),
-        next="(1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y?",
+        next="note that (1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y here?",
     ),
     Slip(
-        means="the rows are divided by the root mean square of x, and not by that of the gated numbers",
+        means="the rows are divided by the root mean square of x, and not by that of the gated elements",
         value=lambda x: _gated(x) * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6),
-        next="gate first, and take the mean of the squares of what comes of it.",
+        next="gate first, and take the mean of the squares of the result.",
     ),
     Slip(
-        means="each number is multiplied by itself as well",
+        means="each element is also multiplied by itself",
         value=lambda x: _over_its_root_mean_square(x * x * (0.5 * jnp.tanh(0.5 * x) + 0.5)),
-        next="x over 1 + exp(-x) is x times the gate already.",
+        next="note that x / (1 + exp(-x)) is x times the gate already.",
     ),
     Slip(
-        means="the rows are divided by the mean of the squares, and its root is missing",
+        means="the rows are divided by the mean of the squares, and not by its root",
         value=lambda x: _gated(x) / (jnp.mean(_gated(x) ** 2, axis=1, keepdims=True) + 1e-6),
-        next="jax.lax.rsqrt of that mean, and a multiplication.",
+        next="take jax.lax.rsqrt of that mean, and multiply.",
     ),
     Slip(
-        means="the gate is right, and the rows are not divided by their root mean square",
+        means="the gate is right, but the rows are not divided by their root mean square",
         value=_gated,
-        next="jax.lax.rsqrt of the mean of the squares, once a row.",
+        next="take jax.lax.rsqrt of the mean of the squares, once a row, and multiply.",
     ),
 )
 

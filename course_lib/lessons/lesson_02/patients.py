@@ -32,7 +32,7 @@ def shares(x, block, rows, cheap=False):
 
 # name -> (shape, rows per block, rows per iteration)
 PATIENTS = {"A": ((8192, 512), 512, 128), "B": ((2048, 128), 16, 16), "C": ((8192, 128), 1024, 16)}
-CURES = ("larger blocks", "fewer bytes", "more rows in a turn", "a cheaper operation")
+CURES = ("larger blocks", "fewer bytes", "more rows per iteration", "a cheaper operation")
 
 
 def setting(patient: str, cure: str = "") -> tuple[Callable, jax.ShapeDtypeStruct]:
@@ -40,7 +40,7 @@ def setting(patient: str, cure: str = "") -> tuple[Callable, jax.ShapeDtypeStruc
     shape, block, rows = PATIENTS[patient]
     if cure == "larger blocks":
         block *= 8 if patient == "B" else 2
-    if cure == "more rows in a turn":
+    if cure == "more rows per iteration":
         rows = min(8 * rows, block)
     dtype = jnp.bfloat16 if cure == "fewer bytes" else jnp.float32
     fn = functools.partial(shares, block=block, rows=rows, cheap=cure == "a cheaper operation")
