@@ -364,9 +364,10 @@ viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 # There is no such work. The loop requests a maximum and waits for it, then requests a sum and waits for that. With 512
 # rows it requests 64 maxima one after another, and by the time it requests the last of them, the first is ready.
 #
-# If that is the reason, two things should follow. A kernel in which nothing crosses lanes should be several times as
-# fast with 8 rows. And the time of `softmax` should halve with every doubling of the rows, as long as most of it is
-# waiting. The next cell checks both, with a second kernel that takes the maximum and the sum along the columns.
+# If waiting for the XLU is the reason, two things should follow. With 8 rows, a kernel in which nothing crosses lanes
+# should be several times as fast. And the time of `softmax` should halve with every doubling of the rows, as long as
+# most of it is waiting. The next cell checks both, with a second kernel that takes the maximum and the sum along the
+# columns.
 
 
 # %%
@@ -405,14 +406,15 @@ for name, fn in [("softmax", softmax), ("along columns", without_lanes)]:
 # each doubling nearly halves the time, until the copies of the block take longest. So the cause is the latency of the
 # XLU, and the cure is **more independent work between a request and its pop**.
 #
-# The report of the slow call says so as well.
+# The report of the slow call names the same cause.
 
 # %%
 print(few)
 
 # %% [markdown]
 # In the line *time goes*, *XLU* is the time in which the core waits for the XLU, while the line *slots* says that the
-# unit itself has little to do. (Its shares are of the whole program, while the viewer's are of the loop alone.)
+# unit itself has little to do. (The shares in this line are of the whole program, while those in the viewer are of the
+# loop alone.)
 #
 # ## Why the MXU wants many rows
 #
