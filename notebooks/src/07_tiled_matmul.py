@@ -266,7 +266,7 @@ for name, bm, bk, bn, report in (
 # longer. A longer bk costs no bytes; it costs VMEM.
 #
 # `B` is not the fastest, although it copies the least. Copies that are hidden behind the matmul take no extra time, so
-# having fewer of them gains nothing, and a step of `B` costs some 100 cycles more than one of `C`. (Is this because its
+# having fewer of them gains nothing, and a step of `B` costs some 50 cycles more than one of `C`. (Is this because its
 # larger accumulator is loaded and stored at every step? *Further* tests this.)
 #
 # ## Room
