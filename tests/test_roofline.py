@@ -349,6 +349,43 @@ def test_a_prediction_prints_what_binds_and_how_far_to_trust_it():
     assert predicted.wall_s == predicted.seconds + roofline.DISPATCH_S
 
 
+def in_blocks(kernel, n, semantics, inputs=2):
+    """A kernel over 4 x 4 blocks of n x n arrays."""
+    block = pl.BlockSpec((n // 4, n // 4), lambda i, j: (i, j))
+    return lambda *arrays: pl.pallas_call(
+        kernel, out_shape=arrays[0], grid=(4, 4), in_specs=[block] * inputs, out_specs=block,
+        compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
+    )(*arrays)  # fmt: skip
+
+
+@pytest.mark.parametrize("semantics", [("parallel", "arbitrary"), ("arbitrary", "parallel")])
+def test_two_cores_share_a_parallel_axis_and_the_memory(semantics):
+    """Arithmetic is halved, and an addition, which waits for the HBM of both, gains next to nothing."""
+
+    def squared(x_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], x_ref[...], preferred_element_type=jnp.float32)
+
+    def add(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    x, alone = jax.ShapeDtypeStruct((4096, 4096), jnp.float32), ("arbitrary", "arbitrary")
+    for chip, factor in (("v5p", 0.5), ("v5e", 1)):
+        one, two = (roofline.predict(in_blocks(squared, 4096, how, 1), x, chip=chip) for how in (alone, semantics))
+        assert two.compute_s == pytest.approx(factor * one.compute_s)
+        assert two.hbm_bytes == one.hbm_bytes and two.steps == one.steps
+        one, two = (roofline.predict(in_blocks(add, 4096, how), x, x, chip=chip) for how in (alone, semantics))
+        assert two.memory_s == pytest.approx(one.memory_s)
+        assert 0.9 * one.seconds < two.seconds <= one.seconds * 1.001
+
+
+def test_what_travels_between_devices_is_not_counted_and_said():
+    mesh = jax.sharding.AbstractMesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.shard_map(lambda x: 2 * x, mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d"))
+    x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    assert "between devices is not counted" in roofline.predict(spread, x).doubt
+    assert not roofline.predict(lambda x: 2 * x, x).doubt
+
+
 def test_a_prediction_needs_no_compiler():
     code = (
         "import sys, jax, jax.numpy as jnp; from course_lib import roofline; "

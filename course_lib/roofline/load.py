@@ -7,6 +7,7 @@ write, and the result of one matmul that another one reads.
 
 import collections
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -31,6 +32,7 @@ class Kernel:
     writes: np.ndarray  # float64[S]: bytes that leave VMEM after the step
     alone: np.ndarray  # float64[S]: bytes of blocks with one buffer, copied while nothing else happens
     buffers: int = 2  # of each block that is read ahead, which is also the number of copies in flight
+    of_first_core: np.ndarray | None = None  # bool[S]: steps of one of two cores that share the grid; None: it has all
     doubt: str = ""
 
 
@@ -92,8 +94,18 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
         writes=writes,
         alone=alone,
         buffers=_buffers(call),
+        of_first_core=_of_first_core(call, chip, len(reads)),
         doubt=doubt,
     )
+
+
+def _of_first_core(call: grid.Call, chip: chips.Chip, steps: int) -> np.ndarray | None:
+    """Return which steps run on the first of two cores: half of the first "parallel" axis. None: one core has all."""
+    shared = [n for n, meaning in enumerate(call.semantics) if meaning == "parallel" and call.grid[n] > 1]
+    if chip.cores < 2 or not shared or steps != call.steps:
+        return None
+    length, inner = call.grid[shared[0]], math.prod(call.grid[shared[0] + 1 :])
+    return np.arange(steps) // inner % length < -(-length // 2)
 
 
 def _over_steps(seconds: float, runs: int, reads: np.ndarray) -> np.ndarray:

@@ -86,9 +86,10 @@ class Prediction:
 
 
 def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
-    """Predict how long ``fn(*args)`` takes on one TensorCore of a chip, attached or not. Nothing is compiled or run.
+    """Predict how long ``fn(*args)`` takes on one device of a chip, attached or not. Nothing is compiled or run.
 
-    If two TensorCores form one device (v4, v5p), the core has the HBM of both to itself.
+    If two TensorCores form one device (v4, v5p), they share the HBM and the first grid axis that is marked "parallel".
+    A kernel without such an axis runs on one of them, which has all of the HBM. Links between devices do not count.
 
     ``fn`` is any JAX function, with or without kernels; ``args`` are arrays or ShapeDtypeStructs. Raises ValueError for
     an unknown chip, and grid.UnreadableCall if a kernel's copies depend on array values.
@@ -97,9 +98,17 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
     walk = grid.walk(fn, *args, chip=chip)
     predicted = time_of(of_walk(walk, chip=chip), FITTED.get(chip, FITTED["v5e"]))
     work = cost.flops(walk)
-    doubt = predicted.doubt or work.doubt or _too_large(walk, chip)
+    doubt = _links(walk) or predicted.doubt or work.doubt or _too_large(walk, chip)
     products = 2 * work.mxu > work.total
     return dataclasses.replace(predicted, flops=work.total, doubt=doubt, notes=cost.padding(walk), products=products)
+
+
+def _links(walk: grid.Walk) -> str:
+    """Return a note that several devices run the function, or "" if one does."""
+    meshes = [eqn.params["mesh"] for eqn in grid.equations(walk.jaxpr) if eqn.primitive.name == "shard_map"]
+    if all(mesh.size == 1 for mesh in meshes):
+        return ""
+    return "what travels between devices is not counted (judges.judge_chips predicts it)"
 
 
 def _too_large(walk: grid.Walk, chip: str) -> str:
@@ -164,8 +173,11 @@ def intensity(fn: Callable, *args, chip: str = "v5e") -> float:
 
 
 def _kernel_times(kernel: Kernel, chip: chips.Chip, fitted: Fitted) -> np.ndarray:
-    """Return (seconds, compute, memory, steps, issue) of one kernel."""
+    """Return (seconds, compute, memory, steps, issue) of one kernel; of the first core if two share it, and the HBM."""
     bandwidth = chip.program_bandwidth * fitted.hbm
+    if (first := kernel.of_first_core) is not None:
+        own = {name: getattr(kernel, name)[first] for name in ("mxu_s", "reads", "writes", "alone")}
+        kernel, bandwidth = dataclasses.replace(kernel, **own, of_first_core=None), bandwidth / 2
     reads, writes, alone = kernel.reads / bandwidth, kernel.writes / bandwidth, kernel.alone / bandwidth
     seconds = pipeline.seconds(
         np.maximum(kernel.mxu_s / fitted.mxu, kernel.vpu_s) + fitted.issue_s,
