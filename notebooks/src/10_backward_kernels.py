@@ -1,12 +1,14 @@
 # %% [markdown]
 # # Lesson 10: Backward kernels
 #
-# *60 minutes, then 72 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 1 for its Keras layer, lesson 3 for the roofs, lesson 4 for the order of steps, lesson 7 for the tiled product and
-# lesson 9 for what is done to a block before it leaves. A TPU is not needed: one adds that the layer trains on it.*
+# *60 minutes, then 72 for the exercises. The "Further" part is optional and not counted in these times. You
+# need lesson 1 for its Keras layer, lesson 3 for the two roofs, lesson 4 for the order of grid steps, lesson
+# 7 for the tiled matmul and lesson 9 for work on a block before it is written back. You do not need a TPU;
+# with one, the layer also trains on it.*
 #
-# Here is a layer in one kernel: `relu(x @ w + b)`. Below it JAX is asked for two derivatives. `jax.jvp` changes the inputs a
-# little and says how the output moves. `jax.grad` says how a loss moves with each input. Run the three cells.
+# Below is a layer in one kernel, `relu(x @ w + b)`, and then JAX is asked for two of its derivatives.
+# `jax.jvp` takes a small change of each input and says how the output changes. `jax.grad` says how much a
+# loss changes with each input. Run the three cells and compare the two answers.
 
 # %%
 # FIRST CELL
@@ -22,7 +24,7 @@ from jax.experimental import pallas as pl
 
 from course_lib import chips, datasets, errors, grid, judges, viz
 
-ROWS, COLUMNS = 64, 128  # of a block
+ROWS, COLUMNS = 64, 128  # the size of a block
 
 
 def forward_kernel(x_ref, w_ref, b_ref, y_ref):
@@ -68,33 +70,35 @@ except ValueError as error:
     print("We say:    ", errors.explain(error))
 
 # %% [markdown]
-# One derivative comes out right and the other not at all. Both are made of the same slopes. JAX knows the slope of every
-# operation in this kernel, or the first answer would be wrong.
+# The first derivative comes out right and the second fails, although both are made of the same slopes. JAX
+# must know the slope of every operation in this kernel, because otherwise the first answer would be wrong.
 #
-# **Which of these must become something else on the way back?** Write it down: the product, the maximum, a read such as
-# `w_ref[...]`, the write to `y_ref[...]`, the grid, an index map. At the end you will have written the kernels that are
-# missing. For this layer they will not beat XLA; here you can check every number. Attention is where they win (lesson 13).
+# **Which of these must become something else in the backward pass**, the computation of the gradients? Write
+# down your answer for each: the matmul, the maximum, a read such as `w_ref[...]`, the write to `y_ref[...]`, the
+# grid, an index map. At the end of the lesson you will have written the kernels that are missing. For this layer
+# they will not beat XLA, but you can check every value here. Attention is where such kernels win (lesson 13).
 #
 # After this lesson you can
-# - say over which axis each gradient is a sum, from an index map,
-# - decide by bytes and FLOPs what to keep for the way back,
-# - write dx, dw and db as kernels, and tie them to the forward kernel,
+# - read from an index map over which axis each gradient is a sum,
+# - decide from bytes and FLOPs what to keep for the backward pass,
+# - write kernels for dx, dw and db, and tie them to the forward kernel,
 # - find out which of your gradients is wrong, and why,
-# - train the layer in Keras, beside the layer it replaces.
+# - train the layer in Keras, next to the layer that it replaces.
 #
-# ## What was read is added to
+# ## The gradient of a read
 #
-# A derivative is a table of slopes: how much each output moves with each input. `jax.jvp` multiplies it by a change of the
-# inputs. `jax.grad` goes through it the other way: it begins with a number for each output, and ends with one for each input.
+# The derivative of a function is a table of slopes, which says for each output how much it changes with each input.
+# `jax.jvp` multiplies this table by a change of the inputs and gets the change of the outputs. `jax.grad` goes through
+# the table in the other direction: it begins with a value for each output and ends with a value for each input.
 #
-# > **cotangent**: an array in the shape of a result that says how much a loss moves with each of its numbers. The gradient
-# > of an input is a cotangent too, in the shape of that input.
+# > **cotangent**: an array in the shape of a result that says how much a loss changes with each of its
+# > elements. The gradient with respect to an input is a cotangent too, in the shape of that input.
 # >
-# > **vjp**: the product of a cotangent of the result with the slopes, which gives the cotangents of the inputs.
-# > `jax.vjp(f, x)` returns `f(x)` and the function that does it.
+# > **vjp**: the product of a cotangent of the result with the slopes, which gives the cotangents of the
+# > inputs. `jax.vjp(f, x)` returns `f(x)` and the function that computes this product.
 #
-# What becomes of a read? The function below reads number 0 three times, number 1 never, number 2 once. **Predict first:**
-# each number that it returns has a cotangent of 1. What are the cotangents of x?
+# What becomes of a read in the backward pass? The function below reads element 0 three times, element 1 never, and
+# element 2 once. **Predict first:** if each element that it returns has a cotangent of 1, what are the cotangents of x?
 
 
 # %% tags=["predict"]
@@ -107,13 +111,14 @@ print("read:      ", read)
 print("gradient:  ", pull_back(jnp.ones(4))[0])
 
 # %% [markdown]
-# Three reads of one number have become three additions to one number. A kernel reads blocks, and the same holds: **the
-# gradient of a block is a sum over all steps that read it.** Which steps are those? The ones among which the index map
-# returns the same block. In the maps of this lesson you can read that off: it is the axes that they leave out. (A map such
-# as `i // 2` leaves none out, and is a sum over pairs.)
+# Three reads of one element have become three additions to one element. A kernel reads blocks, and the same
+# holds for them: **the gradient of a block is a sum over all steps that read it.** Those are the steps for
+# which the index map returns the same block. For the maps in this lesson you can see at once which steps they
+# are, because the sum runs over the axis that the map leaves out. (A map such as `i // 2` leaves no axis out,
+# and its gradient is a sum over pairs of steps.)
 #
-# **Predict first:** `forward` runs on 3 x 3 steps, i for rows and j for columns. Over which axis is each of dx, dw and db
-# a sum?
+# **Predict first:** `forward` runs on 3 x 3 steps, where i counts the blocks of rows and j the blocks of
+# columns. Over which axis is each of dx, dw and db a sum?
 
 # %% tags=["predict"]
 call = grid.walk(forward, x, w, b).calls[0]
@@ -125,16 +130,16 @@ for operand in call.operands[:3]:
     )
 
 # %% [markdown]
-# Rows are the batch. So dw and db are sums over the batch, and dx is a sum over the columns of the result.
+# The rows are the batch, so dw and db are sums over the batch, while dx is a sum over the columns of the result.
 #
-# Now we do what a rule would do: transpose the kernel, and leave its grid as it is. Here is dw for the product alone,
-# without relu. g is the cotangent of the result. Where the forward kernel read block (0, j) of w, this one adds to block
-# (0, j) of dw. **Guess:** which of the four judges refuses it, and why?
+# Now we do what an automatic rule would do: we transpose the kernel and leave its grid as it is. Below is dw for the
+# matmul alone, without the relu, where g is the cotangent of the result. At each step where the forward kernel read
+# block (0, j) of w, this kernel adds to block (0, j) of dw. **Guess:** which of the four judges refuses it, and why?
 
 
 # %% tags=["predict"]
 def transposed(x, g):
-    """dw = x.T @ g on the grid of the forward kernel."""
+    """Return dw = x.T @ g, computed on the grid of the forward kernel."""
 
     def kernel(x_ref, g_ref, dw_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -161,27 +166,29 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
     print(verdict)
 
 # %% [markdown]
-# The numbers are right, and a chip may get them wrong: nobody promises otherwise. Lesson 4 has the reason: the sum of an
-# output block that is left and come back to may be lost. Step (0, 0) adds to block (0, 0) of dw, step (0, 1) to another,
-# and only step (1, 0) comes back.
+# The values are right here, but nothing guarantees that a chip gets them right too. Lesson 4 gave the reason:
+# if the grid leaves an output block and comes back to it, the sum in that block may be lost. Step (0, 0) adds
+# to block (0, 0) of dw, step (0, 1) adds to another block, and only step (1, 0) comes back to the first.
 #
-# The cure is lesson 7's: the axis of the sum goes last. For dw that is i, for dx it is j. **No order of one grid suits
-# both, as long as a block of each sum has to leave VMEM.** So each gets a kernel with a grid of its own. (Where all of dw
-# fits into VMEM it may stay there: that is 10.10.)
+# The remedy is the one from lesson 7, to put the axis of the sum last, which is i for dw and j for dx. **No
+# order of a single grid suits both, as long as a block of each sum has to leave VMEM.** So dx and dw each get a
+# kernel with a grid of its own. (If all of dw fits into VMEM, it can stay there, as it does in exercise 10.10.)
 #
 # ## A gradient without a backward kernel
 #
-# You tell JAX the way back with `jax.custom_vjp`. It takes two functions. One runs forward and returns the result, and what
-# the way back will need. The other takes that and the cotangent g of the result, and returns a cotangent for each input.
+# With `jax.custom_vjp` you tell JAX how to compute the backward pass, in the form of two functions. The first
+# one runs the forward pass and returns the result, together with whatever the backward pass will need. The
+# second one takes those arrays and the cotangent g of the result, and returns a cotangent for each input.
 #
 # > **`jax.custom_vjp`**: says how a function's gradient is computed, in place of JAX's own rules.
 # >
-# > **residual**: an array that is kept from the way forward for the way back.
+# > **residual**: an array that the forward pass keeps for the backward pass.
 #
-# What does the second function compute? Call z = x w + b, so that y = relu(z). Where z is above 0 its cotangent dz is g,
-# elsewhere 0. And z > 0 exactly where y > 0, so y will do. dx and dw you can find by shapes alone: dx is [M, K], from
-# dz[M, N] and w[K, N], and there is one way to make it. For db shapes do not decide where M = N; the index map of b does:
-# it leaves out the rows. **Write down all three** before you read the cell.
+# What does the second function compute? Let z = x w + b, so that y = relu(z). The cotangent dz of z is g
+# where z is above 0, and 0 elsewhere. Because z > 0 exactly where y > 0, we can use y instead of z. You can
+# find dx and dw from the shapes alone: dx is [M, K], and there is only one way to get that shape from
+# dz[M, N] and w[K, N]. For db the shapes do not decide if M = N, but the index map of b does, because it
+# leaves out the rows. **Write down all three** before you read the cell.
 
 
 # %% tags=["predict"]
@@ -205,7 +212,7 @@ dense_guide.defvjp(guide_forward, guide_backward)
 
 
 def gradients(fn, *args):
-    """dx, dw and db of a loss in which every number of the result counts differently."""
+    """Return dx, dw and db of a loss that weights each element of the result differently."""
     return jax.vjp(fn, *args)[1](g)
 
 
@@ -214,32 +221,34 @@ for name, (ours, theirs) in zip(("dx", "dw", "db"), pairs, strict=True):
     print(f"{name} {ours.shape!s:10} right: {bool(jnp.allclose(ours, theirs, atol=1e-3))}")
 
 # %% [markdown]
-# The error is gone. This is how a public guide makes its layer trainable, with these residuals and these lines ("Define a
-# Custom TPU/GPU Kernel", Keras, December 2025; it has no bias). The guide says that you must supply a second kernel. It
-# does not itself: all three lines are plain JAX, which XLA compiles. **A kernel needs a way back. The way back need not
-# be a kernel.**
+# The error is gone. A public guide makes its layer trainable in the same way, with these residuals and these
+# lines ("Define a Custom TPU/GPU Kernel", Keras, December 2025; its layer has no bias). The guide says that
+# you must supply a second kernel, but it does not write one: all three lines are plain JAX, which XLA
+# compiles. **A kernel needs a backward pass, but the backward pass need not be a kernel.**
 #
-# Write one where it saves something. (For this layer it does not: "The train step, compiled", under *Further*.) What the
-# slope is at z = 0, where relu has its kink, somebody has to choose. Keras and `jax.nn.relu` take 0, and so does `y > 0`.
+# Write a backward kernel where it saves something. (For this layer it does not, as "The train step, compiled"
+# under *Further* shows.) One choice remains: relu has a kink at z = 0, so somebody has to decide what its
+# slope is there. Keras and `jax.nn.relu` take 0, and so does `y > 0`.
 #
 # ## Save or recompute?
 #
-# relu is told from y, and y is kept anyway, for the next layer reads it. Other activations need z itself, silu for
-# example: z times the sigmoid of z. Two ways are open.
+# The slope of relu follows from y, which is kept anyway because the next layer reads it. Other activations need
+# z itself, for example silu, which multiplies z by the sigmoid of z. The backward pass can get z in two ways:
 #
-# - **Save:** the forward kernel writes z beside y. On the way back it is read.
-# - **Recompute:** nothing more is kept. On the way back the product is made once more, x and w being there.
+# - **Save:** the forward kernel writes z as well as y, and the backward pass reads it.
+# - **Recompute:** nothing more is kept, and the backward pass computes the matmul once more from x and w.
 #
-# An arrow in the picture is as wide as its bytes. The time of the product comes after it. Read the right column upwards.
-# **Look for** what is marked as kept: that memory stays taken until the way back has read it. (y is not marked: this way back
-# does not read it.)
+# In the picture, the width of an arrow shows how many bytes are moved. The time of the matmul is not in the
+# picture; we add it afterwards. Read the right column upwards. **Look for** the arrays that are marked as
+# kept, because their memory stays taken until the backward pass has read them. (y is not marked, because this
+# backward pass does not read it.)
 
 # %%
 M, K, N = 2048, 512, 2048
 
 
 def in_bfloat16(*shape):
-    return 2 * int(np.prod(shape))  # bytes
+    return 2 * int(np.prod(shape))  # bytes of an array in bfloat16
 
 
 X, W, Y = in_bfloat16(M, K), in_bfloat16(K, N), in_bfloat16(M, N)
@@ -260,7 +269,9 @@ viz.gradient_flow(
         "recompute z": (
             [viz.Stage("y = silu(x @ w + b)", reads={"x": X, "w": W}, writes={"y": Y})],
             [
-                viz.Stage("z again, dz", reads={"g": Y, "x": X, "w": W}, writes={"dz": Y}),
+                viz.Stage(
+                    "recompute z, dz", reads={"g": Y, "x": X, "w": W}, writes={"dz": Y}
+                ),
                 *rest,
             ],
         ),
@@ -269,13 +280,14 @@ viz.gradient_flow(
 )
 
 # %% [markdown]
-# Saving writes z and reads it: 2 M N numbers. Recomputing costs 2 M K N FLOPs, and x and w are read once more. Which is
-# faster? Lesson 3 has both roofs. With bfloat16 numbers and large M and N:
+# Saving writes z and reads it, which moves 2 M N elements. Recomputing costs 2 M K N FLOPs, and reads x and w
+# once more. Which is faster depends on the two roofs of lesson 3. With bfloat16 elements and large M and N,
+# the two times are equal if
 #
 # 4 M N / bandwidth = 2 M K N / peak
 #
-# M and N drop out. It is a rule of thumb: it adds times up, as if no copy ran beside the product. **For which K are both equal
-# on a v5e?** Compute it, then run the cell.
+# M and N cancel, so only K is left. The equation is a rule of thumb, because it adds up the times as if no
+# copy ran beside the matmul. **For which K are both equal on a v5e?** Compute it, then run the cell.
 
 # %%
 v5e = chips.chip("v5e")
@@ -285,15 +297,16 @@ print(
 )
 
 # %% [markdown]
-# > **recompute**: to make an array again on the way back, in place of keeping it.
+# > **recompute**: to compute an array again in the backward pass instead of keeping it.
 #
-# Below that K recomputing is faster *and* keeps nothing. Above it you pay time for memory, and memory decides: there are as
-# many z as there are layers. (*Further* asks the compiler.) For relu the question has one answer: keep y. It is there anyway.
+# Below that K, recomputing is faster *and* keeps nothing more. Above it, recomputing costs time and saves
+# memory. There the memory decides, because every layer has a z of its own to keep. (Under *Further* we ask
+# the compiler.) For relu the question has only one answer: keep y, because it is there anyway.
 #
 # ## dw and db: the batch innermost
 #
-# Now relu's way back in kernels. First dx. A block of rows of dz is all that a block of rows of dx needs, so let the
-# kernel make dz where it stands, and never write it.
+# Now we write the backward pass of relu as kernels, and dx is the first. A block of rows of dx needs only the
+# same block of rows of dz. So the kernel can compute dz in VMEM, where it is needed, and never writes it to HBM.
 
 
 # %%
@@ -316,10 +329,11 @@ def grad_x(w, y, g):
 
 
 # %% [markdown]
-# All columns lie in one block here, so the sum over j is inside the product. Exercise 10.1 cuts the columns into blocks.
+# Here a block has all columns, so the sum over j takes place inside the matmul. Exercise 10.1 cuts the
+# columns into blocks.
 #
-# Then dw, with the axis of its sum last: the grid is (j, i). db is a sum over the same axis of the same dz. Read the
-# kernel, then answer: **what is `there` for?**
+# The next kernel computes dw, and the axis of its sum goes last, so the grid is (j, i). The same kernel also
+# returns db, because db sums the same dz over the same axis. Read the kernel, then answer: **what is `there` for?**
 
 
 # %%
@@ -362,13 +376,14 @@ def grad_w(x, y, g):
 
 
 # %% [markdown]
-# In the forward kernel and in dx, rows past the end spoil only rows past the end, which nobody keeps. Here every row goes
-# into every number of dw: a batch of 150 rows in blocks of 64 has a last block of 22. What lies past the end is garbage, and
-# 0 times garbage may be NaN. So both are masked, as in lesson 7. `y > 0` is no mask: past the end of y may lie any number.
+# In the forward kernel and in dx, rows past the end of the batch spoil only rows past the end, which nobody keeps.
+# In dw, however, every row contributes to every element, and a batch of 150 rows in blocks of 64 has a last block of
+# 22 rows with garbage past their end. It would not be enough to mask one of x and dz, because 0 times garbage may be
+# NaN, so the kernel masks both, as in lesson 7. `y > 0` is no mask, because y may hold any value past the end.
 #
 # ## A judge for gradients
 #
-# All parts are there. The assembly is the guide's, but for its last two lines.
+# Now we can put the parts together. We do it as the guide does, except for the last two lines, which call our kernels.
 
 
 # %%
@@ -391,8 +406,9 @@ def dense_backward(residuals, g):
 dense.defvjp(dense_forward, dense_backward)
 
 # %% [markdown]
-# Is it right? `judges.judge_gradient` asks the four judges about the way back, and compares it with the gradient of plain
-# JAX. The batch has 70 rows, and the bias is 0. `pre` says what z is: with it more mistakes are known by name.
+# Are the gradients right? `judges.judge_gradient` runs the four judges on the backward pass, and compares the
+# gradients with those of plain JAX. We give it a batch of 70 rows and a bias of 0. The argument `pre` says
+# what z is, which lets the judge recognize more mistakes by name.
 
 
 # %%
@@ -411,11 +427,11 @@ for verdict in judged(dense):
     print(verdict)
 
 # %% [markdown]
-# Now for mistakes. Each function below is a way back with one slip that people make. **Before you run the cell**, say for
-# each: which of dx, dw and db is wrong, and how would you notice in training?
+# Now we try what the judge says about mistakes. Each function below is a backward pass with one slip that people make.
+# **Before you run the cell**, say for each: which of dx, dw and db is wrong, and how would you notice it in training?
 #
 # 1. Somebody wants the slope at 0 to be 1, and writes `y >= 0`.
-# 2. Only whole blocks of rows are summed.
+# 2. Somebody sums only the whole blocks of rows.
 
 
 # %%
@@ -430,7 +446,7 @@ def with_way_back(backward):
 
 def greater_or_equal(residuals, g):
     x, w, y = residuals
-    taken = (y >= 0).astype(y.dtype)  # 1 where this layer lets g through
+    taken = (y >= 0).astype(y.dtype)  # 1 wherever this layer passes g on
     return dense_backward((x, w, taken), g)
 
 
@@ -446,13 +462,14 @@ for slip, rows in [(greater_or_equal, 64), (whole_blocks, 70)]:
     print(f"{slip.__name__}\n{judged(with_way_back(slip), rows)[-1]}\n")
 
 # %% [markdown]
-# The first is the one to remember. relu's y is never below 0, so `y >= 0` holds everywhere: the slope is gone. Both leave a
-# gradient that points roughly downhill. What does the loss do then? A plot below has both.
+# The first slip is the one to remember. The y of relu is never below 0, so `y >= 0` holds everywhere and the slope
+# is lost. Both slips leave a gradient that points roughly downhill. A plot below shows what the loss does then.
 #
 # ## A layer that trains
 #
-# Lesson 1 put a kernel into a Keras layer. `fit` asks for gradients, so now it needs `dense`. This is the guide's layer,
-# with a bias, and with `compute_output_shape`, which the guide leaves out. `fn` is `dense`, until we try others.
+# Lesson 1 put a kernel into a Keras layer. Training with `fit` needs gradients, so the layer now calls
+# `dense`, which has them. This is the guide's layer with a bias, and with `compute_output_shape`, which the
+# guide leaves out. The argument `fn` is `dense` until we try other functions.
 
 # %%
 import keras
@@ -483,9 +500,10 @@ print(
 )
 
 # %% [markdown]
-# Ones teach nothing. Here are 150 flowers: Fisher's irises, four measurements each, and three species. A batch is 75 of them,
-# a block of 64 rows and a ragged one of 11. The twin is `keras.layers.Dense` with the same weights at the start. Two more
-# layers train with the slips. **Guess** the order of the four losses after 20 epochs.
+# A network learns nothing from ones, so here are 150 flowers, Fisher's irises, with four measurements each
+# and three species. A batch is 75 of them, which makes one block of 64 rows and a ragged one of 11. We
+# compare our layer with its twin, a `keras.layers.Dense` that starts with the same weights. Two more layers
+# train with the slips. **Guess** the order of the four losses after 20 epochs.
 
 # %% tags=["predict"]
 flowers, species = datasets.irises()
@@ -525,61 +543,67 @@ for slip, style in [(greater_or_equal, "--"), (whole_blocks, ":")]:
     )
 ax.set(title="150 irises", xlabel="epoch", ylabel="loss", xticks=[1, 5, 10, 15, 20])
 ax.legend()
-print("more than 9 of 10 flowers are told right:", fused["accuracy"][-1] > 0.9)
+print("more than 9 of 10 flowers are classified correctly:", fused["accuracy"][-1] > 0.9)
 print(
-    f"losses apart by less than 1 %: {abs(fused['loss'][-1] / unfused['loss'][-1] - 1) < 0.01}"
+    f"the losses differ by less than 1 %: {abs(fused['loss'][-1] / unfused['loss'][-1] - 1) < 0.01}"
 )
 viz.plot_picture(
     fig,
-    "The line of our kernels runs along the middle of the thick one. The two with slips fall as "
-    "well.",
+    "The curve of our kernels runs along the middle of the thick one. The curves of the two "
+    "slips fall as well.",
 )
 
 # %% [markdown]
-# Same network, same start, same order of flowers: the curves agree. The slips' curves fall as well. One ends
-# higher, the other so near that no plot would show it: the judge did.
+# The network, the initial weights and the order of the flowers are the same, and so are the curves of our
+# layer and of Dense. The curves of the two slips fall as well. One of them ends higher, but the other ends so
+# near to Dense that no plot would show the mistake, which the judge did find.
 #
-# Is it worth it? For this layer, no: with Dense XLA writes a faster train step (*Further*). So write the way back in plain
-# JAX first; it is your reference anyway. Replace it by kernels where it has to make a large array that your way forward never
-# made, as in attention. `course_lib.frameworks.keras.FusedDense` goes on from here: any shape, five activations, z saved or
-# recomputed, blocks that it chooses. Exercise 10.5 adds mixed precision, and files.
+# Is it worth writing these kernels? For this layer it is not, because XLA makes a faster train step from Dense
+# (*Further*). So write the backward pass in plain JAX first, since you need it as a reference anyway. Replace it
+# with kernels where it has to build a large array that your forward pass never built, as in attention. The
+# library's `course_lib.frameworks.keras.FusedDense` extends this layer: it takes any shape and five activations,
+# saves or recomputes z, and chooses its blocks. Exercise 10.5 adds mixed precision, and saving to files.
 #
 # ## The guess
 #
-# Of your six: the product and the maximum have slopes that JAX knows. A **read** becomes an addition; the maps say how
-# often. A write becomes a read, of g. The **grid** decides whether those additions survive: in the order of the forward grid
-# they are torn apart, and you have seen the simulator say so. So the way back is not this kernel in reverse but other
-# kernels, with other grids: j last for dx, i last for dw and db. Somebody has to choose them, and what to keep. You have, and
-# `fit` has trained with them.
+# Of your six, the matmul and the maximum have slopes that JAX knows. A **read** becomes an addition, and the
+# index map says how often, while the write becomes a read of g. The **grid** decides whether the additions
+# survive: in the order of the forward grid other blocks come between them, and the simulator has told you
+# what is then lost. So the backward pass is not this kernel in reverse, but other kernels with other grids,
+# where j goes last for dx, and i goes last for dw and db. Somebody has to choose these grids, and what to
+# keep. You have done both, and `fit` has trained with your kernels.
 
 # %% [markdown]
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel's map for s is <code>lambda i, j: (i, 0)</code>. Over which axis is ds a sum, and where does that axis
-# go?</summary>
-# Over j, the axis that the map leaves out. It goes last in the grid of the kernel that makes ds.</details>
+# <details><summary>1. A kernel's map for s is <code>lambda i, j: (i, 0)</code>. Over which axis is ds a sum, and where
+# does that axis go?</summary>
+# It is a sum over j, the axis that the map leaves out. In the grid of the kernel that computes ds,
+# j goes last.</details>
 #
-# <details><summary>2. Why does the kernel for dx not mask the rows past the end, and the kernel for dw does?</summary>
-# In dx a garbage row makes a garbage row, past the end. In dw every row is added into every number.</details>
+# <details><summary>2. Why does the kernel for dw mask the rows past the end, while the kernel for dx does
+# not?</summary>
+# In dw every row is added to every element, whereas in dx a garbage row only spoils a row past the end.</details>
 #
-# <details><summary>3. What does relu's way back need of the way forward, and what does silu's?</summary>
-# relu's: x, w, and y. silu's: x, w, and z; or b, to make z again.</details>
+# <details><summary>3. What does the backward pass of relu need from the forward pass, and what does that of
+# silu need?</summary>
+# For relu it needs x, w and y. For silu it needs x, w and z; or b in place of z, to recompute z.</details>
 #
-# <details><summary>4. K is 256, the activation is silu, the chip is a v6e. Save z or recompute?</summary>
-# Recompute: 2 M K N / peak is less than a quarter of 4 M N / bandwidth, far from where the two cross, and nothing is
-# kept.</details>
+# <details><summary>4. K is 256, the activation is silu, and the chip is a v6e. Do you save z or recompute it?</summary>
+# Recompute it: 2 M K N / peak is less than a quarter of 4 M N / bandwidth, so K is far from the point where both are
+# equal, and you keep nothing more.</details>
 #
 # <details><summary>5. Your loss falls, but more slowly than the twin's. What do you do first?</summary>
-# Compare each gradient with that of plain JAX, one by one. With a missing slope or a lost block the loss falls all the
-# same.</details>
+# Compare each gradient with that of plain JAX, one by one. The loss falls even if a slope is missing or a block is
+# lost.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 10](../exercises/10_backward_kernels.ipynb). In the first five you write the layer that you
-# can take to work: its gradients in blocks, for any batch, in float32 and bfloat16, and the class around it.
+# Open [the exercises of lesson 10](../exercises/10_backward_kernels.ipynb). In the first five you write a layer that
+# you can take to work: its gradients in blocks, for any batch size, in float32 and bfloat16, and the class around them.
 #
 # ## Further
 #
@@ -587,18 +611,19 @@ viz.plot_picture(
 #
 # ### The train step, compiled
 #
-# Here the kernels ran in the simulator. On a v5e a whole step of `fit` would be one program: way forward, way back, and
-# Adam. The compiler can say what it makes of that. Here is a larger network, with several layers in turn. The cell is folded;
-# `train_step` in it is `fit`'s step as one function.
+# So far the kernels ran in the simulator. On a v5e, a whole step of `fit` would be one program with the
+# forward pass, the backward pass, and Adam, and the compiler can predict how long that program takes. The
+# folded cell builds a larger network, puts four different layers into it in turn, and compiles the step for
+# each. In it, `train_step` is the step of `fit` as one function.
 #
-# **Predict:** which is the fastest? You know what lesson 9 found about bias and relu.
+# **Predict:** which is the fastest? Remember what lesson 9 found about bias and relu.
 
 # %% tags=["folded", "predict"]
 from course_lib import compiler
 
 
 def train_step(layer):
-    """One step of ``fit`` for two layers, and what it takes, as shapes."""
+    """Return one step of ``fit`` for a model with two such layers, and its arguments' shapes."""
     ends = keras.layers.Dense(3)
     model = keras.Sequential([keras.Input((256,)), layer(512), layer(256), ends])
     model.compile("adam", "mse")
@@ -629,7 +654,7 @@ for name, layer_of, sizes in [
     ("keras.layers.Dense", lambda units: keras.layers.Dense(units, "relu"), (64, 128)),
     ("our kernels", FusedDenseTrainable, (64, 128)),
     ("in larger blocks", FusedDenseTrainable, (256, 512)),
-    ("way back in JAX", functools.partial(FusedDenseTrainable, fn=dense_guide), (256, 512)),
+    ("backward in JAX", functools.partial(FusedDenseTrainable, fn=dense_guide), (256, 512)),
 ]:
     ROWS, COLUMNS = sizes
     step, shapes = train_step(layer_of)
@@ -641,21 +666,24 @@ for name, layer_of, sizes in [
         f"{kernels} kernels, predicted (compiler)"
     )
 ROWS, COLUMNS = 64, 128
-print("Here, take", min(found, key=found.get))
+print("fastest here:", min(found, key=found.get))
 
 # %% [markdown]
-# Five kernels, and not six: the data of the first layer has no gradient that anybody asks for.
+# There are five kernels and not six, because nobody asks for the gradient with respect to the data, which is
+# the input of the first layer.
 #
-# XLA wins, and with larger blocks we come near. (Of XLA's own code no published time was at hand to check the simulator
-# with, so read "near" and not a percentage.) "way back in JAX" is the guide's way, a kernel forward and plain JAX back: for
-# this layer it does as well as our kernels. For work, run this cell with the shapes of your network, and take the fastest.
-# Our layer wants multiples of its blocks and knows relu alone.
+# XLA wins, and our kernels come near its time if their blocks are larger. (We had no published time of XLA's
+# own code to check the simulator with, so read "near" and not a percentage.) "backward in JAX" is what the
+# guide does, a forward kernel with a backward pass in plain JAX. For this layer it does as well as our
+# kernels. For your own work, run this cell with the shapes of your network, and take the fastest. Keep in
+# mind that our layer needs multiples of its blocks and knows only relu.
 #
-# ### Save or recompute, asked of the compiler
+# ### Save or recompute, according to the compiler
 #
-# The pencil said 480: at K = 512 saving is a little faster. Does the compiler agree? The next cell is folded. It has three
-# kernels: `layer` writes z where it is told to, `dz_saved` reads it, `dz_again` computes it. If you open it, read three lines:
-# `out_refs[1][...] = z`, the slope in `dz_saved`, the slope in `dz_again`. The rest is lesson 7's grid.
+# By the rule of thumb the two are equal at K = 480, so at K = 512 saving is a little faster. Does the compiler
+# agree? The next cell, which is folded, has three kernels: `layer` writes z where it is told to, `dz_saved`
+# reads z, and `dz_again` recomputes it. If you open the cell, read three lines: `out_refs[1][...] = z`, the
+# slope in `dz_saved`, and the slope in `dz_again`. The rest is the grid of lesson 7.
 
 # %% tags=["folded"]
 BM, BN = 512, 1024
@@ -736,7 +764,7 @@ def us(fn, *shapes):
 
 
 def added_up(copied, products):
-    """Copies, in bytes, and products one after the other, in us: predicted (model)."""
+    """Return the us of copies (in bytes) and matmuls one after the other: predicted (model)."""
     return 1e6 * (copied / v5e.hbm_bandwidth + products * 2 * M * K * N / peak)
 
 
@@ -748,26 +776,28 @@ print(f"save {saved:19.1f} {added_up(X + W + 5 * Y, 1):7.1f}")
 print(f"recompute {again:14.1f} {added_up(2 * (X + W) + 3 * Y, 2):7.1f}")
 
 # %% [markdown]
-# dx and dw are left out, the same in both. "model" is the pencil's way: copies and products, one after the other, and saving is
-# ahead. The compiler takes less both times: some copies run beside products. Recomputing gains more by it, and comes out
-# ahead. So the crossing lies higher than by pencil.
+# The times leave out dx and dw, which are the same in both. The column "model" is the rule of thumb, which
+# adds up copies and matmuls, and there saving is ahead. The compiler predicts less for both, because some
+# copies run beside the matmuls. Recomputing gains more from that, and comes out ahead. So the two are equal
+# at a larger K than the rule of thumb says.
 #
 # ### At the kink
 #
-# At z = 0 any slope from 0 to 1 would do for relu. Guess what JAX takes, for `jnp.maximum(z, 0)` and for `jax.nn.relu(z)`.
+# At z = 0, any slope from 0 to 1 would do for relu. Guess which slope JAX takes for `jnp.maximum(z, 0)`, and
+# which for `jax.nn.relu(z)`.
 
 # %% tags=["predict"]
 print("jnp.maximum at 0:", jax.grad(lambda z: jnp.maximum(z, 0.0))(0.0))
 print("jax.nn.relu at 0:", jax.grad(jax.nn.relu)(0.0))
 
 # %% [markdown]
-# They differ. A z of exactly 0 is rare, until a bias starts at 0 and a row of x is empty: then all of them are. Say which you
-# mean.
+# The two differ, and that can matter. It is rare that z is exactly 0, until a bias starts at 0 and a row of x
+# is all zeros: then every z in that row is 0. So say in your code which slope you mean.
 #
 # ### A one-step kernel, and a kernel with scratch
 #
-# Is a grid to blame then, and a kernel of one step could be differentiated? JAX has no rule for that either; and where a
-# kernel keeps scratch, not even `jax.jvp` has one.
+# Is it the grid that JAX cannot differentiate, so that a kernel of one step would work? No, JAX has no rule
+# for that kernel either, and if a kernel uses scratch, not even `jax.jvp` works.
 
 # %%
 from jax.experimental.pallas import tpu as pltpu
@@ -801,10 +831,11 @@ for scratch in (False, True):
 # %% [markdown]
 # ### JAX's own check
 #
-# JAX has a check too. `check_grads` moves all inputs at once, in one random direction, and compares how the result moves
-# with what the gradient says. That is one number for all three gradients. Here is one more slip: db sums over the other axis.
-# The batch has as many rows as there are columns, so the shapes fit. **Guess** whether `check_grads` sees it, when x is around
-# 1 and around 30, and whether it does if only b is moved.
+# JAX has a check too: `check_grads` changes all inputs at once, in one random direction, and compares the
+# change of the result with the change that the gradient predicts. So it checks all three gradients by a
+# single value. Here is one more slip, where db is a sum over the wrong axis. The batch has as many rows as
+# there are columns, so the shapes fit. **Guess** whether `check_grads` sees the slip when x is around 1 and
+# when it is around 30. Does it see the slip if only b is changed?
 
 
 # %% tags=["predict"]
@@ -827,28 +858,29 @@ def sees(fn, *args):
 
 wrong = with_way_back(other_axis)
 one = x[:128], w[:, :128], b[:128]
-large = 30 * one[0], *one[1:]  # x as somebody measured it, in millimetres say
+large = 30 * one[0], *one[1:]  # as if x had been measured in smaller units
 print("our layer, x around 30:  ", sees(dense, *large))
 print("the slip, x around 1:    ", sees(wrong, *one))
 print("the slip, x around 30:   ", sees(wrong, *large))
-print("the same, b alone moved: ", sees(functools.partial(wrong, *large[:2]), large[2]))
+print("the slip, only b changed:", sees(functools.partial(wrong, *large[:2]), large[2]))
 print(judged(wrong, rows=128)[-1])
 
 # %% [markdown]
-# With large x the gradient of w is large, and the wrong gradient of b is lost beside it, here: the direction is drawn, and
-# another may show it. (The tolerance is wide because relu's kink disturbs finite differences.) So compare gradients one by
-# one, as the judge does.
+# With a large x, the gradient with respect to w is large. The error in db is small beside it, and `check_grads`
+# does not notice it here. The direction is random, and another one may reveal the error. (The tolerance is wide,
+# because the kink of relu disturbs finite differences.) So compare the gradients one by one, as the judge does.
 #
 # ### Under jit, vmap and remat
 #
 # > **remat**: JAX's word for recomputing residuals; `jax.checkpoint(f)` is f with remat.
 #
-# A `custom_vjp` is an ordinary function for JAX. Three transformations matter in training. `jax.jit` compiles. `jax.vmap`
-# adds an axis. `jax.checkpoint` throws the residuals away and runs the way forward again on the way back. (Run here, its
-# gradient is refused: the simulator's callbacks stand in the way. On a chip there are none, and the judge needs none.)
+# For JAX, a `custom_vjp` is an ordinary function, and three transformations matter in training. `jax.jit`
+# compiles the function, and `jax.vmap` adds an axis. `jax.checkpoint` discards the residuals and runs the
+# forward pass again as part of the backward pass. (If you run its gradient here, JAX refuses it because of
+# the simulator's callbacks. On a chip there are none, and the judge does not need them.)
 #
-# **Predict first:** a gradient of `dense` runs three kernels. How many does it run under `jax.checkpoint`? And what does
-# `jax.vmap` over two batches do to the grid of the forward kernel, (3, 3)?
+# **Predict first:** a gradient of `dense` runs three kernels. How many does it run under `jax.checkpoint`?
+# And what does `jax.vmap` over two batches do to the grid of the forward kernel, which is (3, 3)?
 
 
 # %% tags=["predict"]
@@ -876,9 +908,9 @@ for name, fn, reference, args in [
 # %% [markdown]
 # ### What a custom_vjp takes away
 #
-# A function with a `custom_vjp` has a gradient, and loses `jvp`. And a gradient of a gradient asks for the way back of
-# the *way back*, which is made of kernels without one. The smallest cure: make the backward rule a `custom_vjp` of its
-# own, whose gradient is that of plain JAX.
+# A function with a `custom_vjp` has a gradient, but it loses its `jvp`. A gradient of a gradient fails too,
+# because it asks for the backward pass of the *backward pass*, which consists of kernels that have none. The
+# smallest fix is to make the backward rule a `custom_vjp` of its own, whose gradient is that of plain JAX.
 
 
 # %%
@@ -904,9 +936,8 @@ def dense_twice(x, w, b):
 
 
 def twice_forward(x, w, b):
-    y = dense_twice(
-        x, w, b
-    )  # and not forward: this line is differentiated, the second time
+    # Call dense_twice and not forward, because the second gradient differentiates this line.
+    y = dense_twice(x, w, b)
     return y, (x, w, y)
 
 
@@ -922,26 +953,27 @@ print("jvp of dense:             ", works(lambda: jax.jvp(dense, (x, w, b), chan
 print("second gradient of dense: ", works(lambda: second(dense)))
 ours, theirs = second(dense_twice), second(dense_in_jax)
 print(
-    "with a cure:               right",
+    "the same of dense_twice:   right",
     np.allclose(ours, theirs, rtol=1e-3, atol=1e-3 * jnp.abs(theirs).max()),
 )
 
 # %% [markdown]
 # ### The gradient that nobody asked for
 #
-# The data of the first layer has no gradient that anybody uses. In plain JAX the compiler drops what is not used. Does it
-# drop a kernel? dx and dw are kernels of their own here, so it does. One kernel for both could not be split.
+# Nobody uses the gradient of the first layer with respect to the data. In plain JAX the compiler drops what
+# is not used, and you may ask whether it also drops a kernel. Here it does, because dx and dw come from
+# separate kernels. If one kernel computed both, the compiler could not split it.
 
 # %%
-for name, of in [("all of dx, dw, db", (0, 1, 2)), ("dw and db alone", (1, 2))]:
+for name, of in [("all of dx, dw, db", (0, 1, 2)), ("only dw and db", (1, 2))]:
     compiled = compiler.compile_tpu(
         jax.grad(loss(dense), argnums=of), x, w, b, simulate=False
     )
     print(f"{name:18} {sum(op.kind == 'kernel' for op in compiled.ops)} kernels")
 
 # %% [markdown]
-# The library's layer is `course_lib.frameworks.keras.FusedDense`. Its dx kernel makes dz for dw on the way; where the
-# data asks for no gradient it knows beforehand, by `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this
-# lesson's question, "save" or "recompute".
+# In the library's layer, `course_lib.frameworks.keras.FusedDense`, the dx kernel also writes dz, which the dw kernel
+# then reads. If nobody asks for the gradient with respect to the data, the layer knows it beforehand, through
+# `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this lesson's question, "save" or "recompute".
 #
 # <!-- next -->
