@@ -1,14 +1,16 @@
 # %% [markdown]
 # # Exercises 10: Backward kernels
 #
-# Four steps to a layer that trains: two gradients in blocks, the assembly, the class. Then one set of numbers, one repair, one
-# choice. Nothing here needs a TPU.
+# You build a layer that trains, in four steps: two gradients in blocks, the custom_vjp that ties them to the forward
+# kernel, and the class. Then come one set of values to predict, one repair and one choice. Nothing here needs a TPU.
 #
-# Come here from [lesson 10](../notebooks/10_backward_kernels.ipynb). About 72 minutes. Short of time? Do 10.2, 10.4 and
-# 10.5. Want more? 10.3, 10.9 and 10.10, 72 minutes; the last two begin with an empty cell.
+# These exercises belong to [lesson 10](../notebooks/10_backward_kernels.ipynb) and take about 72 minutes.
+# Short of time? Do 10.2, 10.4 and 10.5. Want more? 10.3, 10.9 and 10.10 take 72 minutes more, and the last
+# two begin with an empty cell.
 #
-# In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are
-# multiples of 128; M, the batch, is anything.
+# In all exercises on the dense layer, x is [M, K], w is [K, N] and b is [N], and both y = relu(x @ w + b) and
+# its cotangent g are [M, N]. As in the lesson, dz is the cotangent of x @ w + b: it is g where y > 0, and 0
+# elsewhere. K and N are multiples of 128, while M, the batch size, can be anything.
 
 # %%
 # FIRST CELL
@@ -24,11 +26,11 @@ import keras
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-SIDE = 128  # rows, columns and depth of a block
+SIDE = 128  # the rows, the columns and the depth of a block
 
 
 def product(a, b, axis_of_a, axis_of_b):
-    """The sum of a * b over an axis of each, in float32: lesson 7's product, either side stored transposed."""
+    """Return the sum of a * b over one axis of each, in float32: lesson 7's matmul, for operands stored transposed."""
     dimensions = (((axis_of_a,), (axis_of_b,)), ((), ()))
     precision = "highest" if a.dtype == jnp.float32 else None
     return jax.lax.dot_general(
@@ -41,14 +43,15 @@ def product(a, b, axis_of_a, axis_of_b):
 #
 # *Difficulty 2 of 5. 10 minutes, 9 lines.*
 #
-# `grad_x(w, y, g)` is the cotangent of x: dz @ w.T, where dz is g with relu's slope. The call is given. Its grid is (i,
-# k, j): i and k say which block of dx, and j runs over the columns of g, which are the sum. Write the kernel. Make dz in
-# it, collect in `acc_ref`, and round once, when the block is done. `product(a, b, 1, 1)` is a @ b.T.
+# `grad_x(w, y, g)` returns the cotangent of x, which is dz @ w.T. The call is given. Its grid is (i, k, j),
+# where i and k choose the block of dx, and j runs over the columns of g, which are the axis of the sum. Write
+# the kernel. It should compute dz from g and y, accumulate in `acc_ref`, and round only once, when the block
+# is done. `product(a, b, 1, 1)` is a @ b.T.
 
 
 # %% answer="10.1"
 def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
-    """dx block (i, k) = the sum over j of dz block (i, j) times w block (k, j), transposed."""
+    """Write dx block (i, k): the sum over j of dz block (i, j) @ w block (k, j) transposed."""
     ### BEGIN SOLUTION
     j = pl.program_id(2)
 
@@ -92,14 +95,15 @@ checks.check("10.1", grad_x)
 #
 # *Difficulty 3 of 5. 15 minutes, 30 lines. Fast track.*
 #
-# `grad_w(x, y, g)` is x.T @ dz. Write kernel and call, with a grid of three axes and blocks of at most 128 x 128: it may
-# use 640 KiB of VMEM. Which axis is the sum, and where does it go? `product(a, b, 0, 0)` is a.T @ b. M is 300 or
-# 256 here, and x may be bfloat16: sums are kept in float32 all the same.
+# `grad_w(x, y, g)` returns x.T @ dz. Write both the kernel and the call, with a grid of three axes and blocks
+# of at most 128 x 128; it may use 640 KiB of VMEM. Over which axis is the sum, and where in the grid does
+# that axis go? `product(a, b, 0, 0)` is a.T @ b. The check uses M = 300 and M = 640, and x may be bfloat16,
+# but the sums are kept in float32 all the same.
 
 
 # %% answer="10.2"
 def grad_w(x, y, g):
-    """dw[K, N] = x.T @ dz, in the dtype of x."""
+    """Return dw[K, N] = x.T @ dz, in the dtype of x."""
     ### BEGIN SOLUTION
     (m, k), n = x.shape, g.shape[1]
 
@@ -138,20 +142,20 @@ checks.check("10.2", grad_w)
 # checks.hint("10.2")
 
 # %% [markdown]
-# ## 10.3 db on the way
+# ## 10.3 db in the same kernel
 #
 # *Difficulty 3 of 5. 12 minutes, 10 lines more. Further.*
 #
-# db is the sum of the rows of dz, and dz is in VMEM already, in the kernel of 10.2. `grad_w_b(x, y, g)` returns (dw, db)
-# out of one kernel. Begin with a copy of 10.2. Two questions decide: at which steps is a block of dz added to db, if it
-# comes by once for every block of rows of dw? And which order of the grid's first two axes lets a block of db stay where
-# it is until it is done? The check counts bytes: y and g are not read once more for db. db[N] is in the dtype of x, and
-# summed in float32.
+# db is the sum of the rows of dz, and the kernel of 10.2 already has dz in VMEM. `grad_w_b(x, y, g)` returns
+# (dw, db) from one kernel. Begin with a copy of 10.2, and answer two questions. First, the same block of dz
+# is computed once for every block of rows of dw: at which of these steps do you add it to db? Second, which
+# order of the first two axes of the grid lets a block of db stay in VMEM until it is done? The check counts
+# bytes, so y and g may not be read once more for db. db[N] has the dtype of x, and is summed in float32.
 
 
 # %% answer="10.3"
 def grad_w_b(x, y, g):
-    """(dw[K, N], db[N]) = (x.T @ dz, the sum of the rows of dz), both in the dtype of x."""
+    """Return dw[K, N] = x.T @ dz and db[N], the sum of the rows of dz, in the dtype of x."""
     ### BEGIN SOLUTION
     (m, k), n = x.shape, g.shape[1]
 
@@ -217,16 +221,17 @@ checks.check("10.3", grad_w_b)
 #
 # *Difficulty 3 of 5. 9 minutes, 12 lines. Fast track.*
 #
-# `forward_pass` is given: relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, the same with a gradient:
-# `jax.custom_vjp`, a rule forward, a rule backward, `defvjp`. All arithmetic of the way back stands in kernels: those of
-# 10.1 and 10.2, and `grad_b`, which is given. If you have not written them, one simple kernel for each gradient will do, for
-# the check asks for no blocks here. It asks for each of dx, dw and db, in float32 and bfloat16, for a ragged batch, and for
-# rows of zeros with a bias of zero, where z is 0: the slope is 0 there.
+# `forward_pass` is given, and computes relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, which returns
+# the same and has a gradient. It needs `jax.custom_vjp`, a forward rule, a backward rule, and `defvjp`. All
+# arithmetic of the backward pass must be in kernels: use those of 10.1 and 10.2, and `grad_b`, which is
+# given. If you have not written the two, one simple kernel for each gradient will do, because the check does
+# not ask for blocks here. It checks each of dx, dw and db in float32 and bfloat16 for a ragged batch. It also
+# checks rows of zeros with a bias of zero, where z is 0 and the slope has to be 0.
 
 
 # %% given="10.4"
 def forward_pass(x, w, b):
-    """relu(x @ w + b) in blocks of 128 x 128, summed in float32, in the dtype of x."""
+    """Return relu(x @ w + b) in the dtype of x, from 128 x 128 blocks, summed in float32."""
     (m, k), n = x.shape, w.shape[1]
     bm = min(SIDE, m)
 
@@ -258,7 +263,7 @@ def forward_pass(x, w, b):
 
 # %% given="10.4-grad-b"
 def grad_b(y, g):
-    """db[N], the sum of the rows of dz, in the dtype of y."""
+    """Return db[N], the sum of the rows of dz, in the dtype of y."""
     m, n = g.shape
 
     def kernel(y_ref, g_ref, db_ref, acc_ref):
@@ -322,21 +327,23 @@ checks.check("10.4", fused_dense)
 #
 # *Difficulty 4 of 5. 18 minutes, 20 lines. Fast track.*
 #
-# `FusedDense(units)` is a Keras layer around `fused_dense`: weights `kernel` and `bias`, begun as `keras.layers.Dense`
-# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes (`compute_output_shape`
-# tells Keras what comes out), and the policy "mixed_bfloat16", under which weights stay float32 and the layer computes in
-# `self.compute_dtype`. It can be saved and
-# loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the
-# losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
+# `FusedDense(units)` is a Keras layer around `fused_dense`. It has two weights, `kernel` and `bias`, which
+# start as those of `keras.layers.Dense` do ("glorot_uniform" and "zeros"). It takes any batch size and any
+# number of leading axes, and its `compute_output_shape` tells Keras the shape of the output. It also takes
+# the policy "mixed_bfloat16", under which the weights stay float32 and the layer computes in
+# `self.compute_dtype`. A model with the layer can be saved and loaded.
 #
-# `keras.ops.cast(self.kernel, dtype)` is the weight as an array. Ask for it in `call`, each time: that is how Keras hands
-# in the weights of the current step.
+# The check trains it on the irises, padded to 128 columns, next to `keras.layers.Dense` with the same initial weights.
+# The losses have to agree within 2 %. Then the check saves and loads the model, and compiles the train step for a v5e.
+#
+# `keras.ops.cast(self.kernel, dtype)` gives you the weight as an array. Call it in `call`, every time,
+# because Keras passes in the weights of the current step by way of `self.kernel`.
 
 
 # %% answer="10.5"
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
-    """relu(x @ kernel + bias) in our kernels, forwards and backwards."""
+    """A Keras layer for relu(x @ kernel + bias), with kernels for both passes."""
 
     ### BEGIN SOLUTION
     def __init__(self, units, **kwargs):
@@ -371,28 +378,30 @@ checks.check("10.5", FusedDense)
 # checks.hint("10.5")
 
 # %% [markdown]
-# ## 10.6 Predict: save z, or make it again?
+# ## 10.6 Predict: save z, or recompute it?
 #
 # *Difficulty 2 of 5. 8 minutes, 5 lines.*
 #
-# A layer with silu has M = 8192 rows, K = 1024, N = 4096, all bfloat16. Its way back needs z. Use peak and HBM bandwidth
-# from the data sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 820 GB/s; a v6e has 920 TFLOP/s and 1640 GB/s.
+# A layer with silu has M = 8192 rows, K = 1024 and N = 4096, and all its arrays are bfloat16. Its backward
+# pass needs z. Use the peak and the HBM bandwidth of the data sheets, which `chips.chip("v5e")` also has: 197
+# TFLOP/s and 820 GB/s for a v5e, 920 TFLOP/s and 1640 GB/s for a v6e.
 #
-# - **A** How much memory does z take, from the way forward to the way back? As text, with a unit of memory.
-# - **B** On a v5e: how long do writing and reading it take, at full speed? In `"us"`; 2 % either way will do.
-# - **C** On a v5e: how long does the product take that makes it again, at the peak?
-# - **D** So which is faster on a v5e: `"save"` or `"recompute"`?
-# - **E** And on a v6e?
+# - **A** How much memory does z take between the forward and the backward pass? Answer as text, with a unit of memory.
+# - **B** How long does it take on a v5e to write z and to read it, at full bandwidth? Answer in `"us"`; 2 %
+#   either way will do.
+# - **C** How long does the matmul that recomputes z take on a v5e, at the peak?
+# - **D** Which is therefore faster on a v5e, `"save"` or `"recompute"`?
+# - **E** And which is faster on a v6e?
 
 # %% answer="10.6"
 kept = {"A": None, "B": None, "C": None, "D": None, "E": None}
 ### BEGIN SOLUTION
 kept |= {
-    "A": "64 MiB",  # 8192 x 4096 numbers of 2 bytes
-    "B": "164 us",  # twice that, over 820 GB/s
-    "C": "349 us",  # 2 x 8192 x 1024 x 4096 FLOPs
+    "A": "64 MiB",  # 8192 x 4096 elements of 2 bytes
+    "B": "164 us",  # twice that amount, at 820 GB/s
+    "C": "349 us",  # 2 x 8192 x 1024 x 4096 FLOPs, at 197 TFLOP/s
     "D": "save",
-    "E": "recompute",  # twice its ridge point is above K
+    "E": "recompute",  # because twice its ridge point is above K
 }
 ### END SOLUTION
 
@@ -407,8 +416,9 @@ checks.check("10.6", kept)
 #
 # *Difficulty 3 of 5. 9 minutes, 8 lines.*
 #
-# `scaled_broken(x, s, b)` is relu(x * s + b), with a number of s and of b for each column. Its way forward is right. Its
-# gradient runs, has the right shapes, and is wrong in three places. Write `scaled_back` with all three mended.
+# `scaled_broken(x, s, b)` computes relu(x * s + b), where s and b have one element for each column. Its
+# forward pass is right. Its gradient runs and has the right shapes, but it is wrong in three places. Write
+# `scaled_back` with all three repaired.
 
 
 # %% given="10.7-broken"
@@ -469,7 +479,7 @@ scaled_broken.defvjp(scaled_rule, lambda kept, g: scaled_back_broken(*kept, g))
 
 # %% answer="10.7"
 def scaled_back(x, s, y, g):
-    """(dx, ds, db) of relu(x * s + b), in one kernel."""
+    """Return (dx, ds, db) of relu(x * s + b), from one kernel."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, s_ref, y_ref, g_ref, dx_ref, ds_ref, db_ref):
@@ -518,10 +528,11 @@ checks.check("10.7", scaled)
 #
 # *Difficulty 2 of 5. 3 minutes, 1 line.*
 #
-# Somebody finds it wasteful to ask for the weights at each call. Their layer reads them once, in `build`: `self.w =
-# self.kernel.value + 0`, and `call` returns `inputs @ self.w`. The model is compiled with sgd and fitted. What happens?
-# `"trains"`, `"weights stay"`, `"weights stay, and a warning"`, or `"error"`. Before you answer, write down the three losses
-# that `fit` prints, as larger, equal or smaller than the one before.
+# Somebody finds it wasteful to ask for the weights at each call. Their layer reads them once, in `build`, as
+# `self.w = self.kernel.value + 0`, and `call` returns `inputs @ self.w`. The model is compiled with sgd and
+# fitted. What happens? The options are `"trains"`, `"weights stay"`, `"weights stay, and a warning"` and
+# `"error"`. Before you answer, think of the three losses that `fit` prints, and write down whether the second
+# and the third are larger than, equal to or smaller than the one before.
 
 # %% given="10.8"
 checks.listing("10.8")
@@ -543,14 +554,15 @@ checks.check("10.8", happens)
 #
 # *Difficulty 5 of 5. 35 minutes, 50 lines. Further.*
 #
-# `rms_norm(x, s)` divides each row of x[M, N] by the root of the mean of its squares, plus 1e-6 under the root, and
-# multiplies the columns by s[N]. Write it with its gradient by x and by s, all arithmetic in kernels. N is a multiple of
-# 128, M anything, all is float32. With r the factor of a row, and h = g * s:
+# `rms_norm(x, s)` divides each row of x[M, N] by the square root of the mean of its squares, with 1e-6 added
+# to the mean under the root, and then multiplies the columns by s[N]. Write it together with its gradients
+# with respect to x and s, with all arithmetic in kernels. N is a multiple of 128, M can be anything, and all
+# arrays are float32. Let r be the factor of a row, which is one over the root, and let h = g * s. Then
 #
 # - dx = r h - x r^3 (the mean over the row of h x)
 # - ds = the sum over the rows of g x r
 #
-# What will you keep: r, or nothing but x and s? And which of the two gradients has a sum from step to step?
+# Decide first whether you keep r, or only x and s. And which of the two gradients is a sum over steps?
 
 # %% answer="10.9"
 rms_norm = None
@@ -623,14 +635,14 @@ checks.check("10.9", rms_norm)
 # checks.hint("10.9")
 
 # %% [markdown]
-# ## 10.10 Golf: the whole way back
+# ## 10.10 Golf: the whole backward pass
 #
 # *Difficulty 4 of 5. 25 minutes, 30 lines. Further.*
 #
-# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b), float32, in as few **bytes** between HBM and the chip as
-# you can; they are counted for M = 512, K = 256, N = 384, and what stands outside the kernels counts as well. M is a
-# multiple of 128, K and N of 128. db is [N]. It may use 3 MiB of VMEM. **Par** is 4,500,000 bytes. One kernel for dx and
-# one for dw and db, each of which reads y and g, is above par.
+# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b) in float32. It should move as few **bytes**
+# between HBM and the chip as you can. The bytes are counted for M = 512, K = 256, N = 384, and operations outside
+# the kernels count as well. M, K and N are multiples of 128, and db is [N]. You may use 3 MiB of VMEM. **Par** is
+# 4,500,000 bytes. One kernel for dx and another for dw and db, each of which reads y and g, is above par.
 
 # %% answer="10.10"
 all_back = None
@@ -682,9 +694,10 @@ checks.check("10.10", all_back)
 # %% [markdown]
 # ## Where next
 #
-# You have a layer that computes in your kernels, trains, and can be saved. It wants multiples of 128 for features and units,
-# knows relu alone, and SIDE = 128 is no good size for a block. `course_lib.frameworks.keras.FusedDense` goes on from
-# there: any shape, other activations, z saved or recomputed, blocks that it chooses. The last table of the lesson says
-# whether a kernel is worth it for your network. Lesson 11 finds out why a kernel is slow, and chooses its blocks.
+# You have a layer that computes in your kernels, trains, and can be saved. It needs multiples of 128 for features
+# and units, knows only relu, and SIDE = 128 is not a good block size. `course_lib.frameworks.keras.FusedDense`
+# extends it: it takes any shape and other activations, saves or recomputes z, and chooses its blocks. The table
+# under "The train step, compiled" in the lesson shows how to find out whether a kernel is worth it for your
+# network. Lesson 11 is about why a kernel is slow, and about choosing its blocks.
 #
 # <!-- next -->

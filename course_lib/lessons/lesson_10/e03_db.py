@@ -32,7 +32,7 @@ def _rows_of_blocks(dz):
 
 EXERCISE = Exercise(
     id="10.3",
-    title="db on the way",
+    title="db in the same kernel",
     kind="write",
     defines="grad_w_b",
     cases=cases,

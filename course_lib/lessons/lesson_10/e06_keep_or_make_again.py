@@ -77,7 +77,7 @@ PARTS = {
 
 EXERCISE = Exercise(
     id="10.6",
-    title="Predict: save z, or make it again?",
+    title="Predict: save z, or recompute it?",
     kind="several",
     defines="kept",
     asks=Several(parts=PARTS, why="M and N drop out; K decides, and the chip."),

@@ -19,7 +19,7 @@ def _cases() -> list[tuple]:
 
 EXERCISE = Exercise(
     id="10.10",
-    title="Golf: the whole way back",
+    title="Golf: the whole backward pass",
     kind="golf",
     defines="all_back",
     cases=_cases,
