@@ -4,9 +4,8 @@
 # You build a layer that trains, in four steps: two gradients in blocks, the custom_vjp that ties them to the forward
 # kernel, and the class. Then come one set of values to predict, one repair and one choice. Nothing here needs a TPU.
 #
-# These exercises belong to [lesson 10](../notebooks/10_backward_kernels.ipynb) and take about 72 minutes.
-# Short of time? Do 10.2, 10.4 and 10.5. Want more? 10.3, 10.9 and 10.10 take 72 minutes more, and the last
-# two begin with an empty cell.
+# Come here from [lesson 10](../notebooks/10_backward_kernels.ipynb). About 72 minutes. Short of time? Do 10.2, 10.4 and
+# 10.5. Want more? 10.3, 10.9 and 10.10, 72 minutes, are marked *Further*, and the last two begin with an empty cell.
 #
 # In all exercises on the dense layer, x is [M, K], w is [K, N] and b is [N], and both y = relu(x @ w + b) and
 # its cotangent g are [M, N]. As in the lesson, dz is the cotangent of x @ w + b: it is g where y > 0, and 0
