@@ -42,9 +42,9 @@ def product(a, b, axis_of_a, axis_of_b):
 #
 # *Difficulty 2 of 5. 10 minutes, 9 lines.*
 #
-# `grad_x(w, y, g)` returns the cotangent of x, which is dz @ w.T. The call is given. Its grid is (i, k, j),
-# where i and k choose the block of dx, and j runs over the columns of g, which are the axis of the sum. Write
-# the kernel. It should compute dz from g and y, accumulate in `acc_ref`, and round only once, when the block
+# `grad_x(w, y, g)` returns the cotangent of x, which is dz @ w.T. The call is given, and its grid is (i, k,
+# j): i and k choose the block of dx, and j runs over the columns of g, which are the axis of the sum. Write
+# the kernel, which computes dz from g and y, accumulates in `acc_ref`, and rounds only once, when the block
 # is done. `product(a, b, 1, 1)` is a @ b.T.
 
 
@@ -382,8 +382,8 @@ checks.check("10.5", FusedDense)
 # *Difficulty 2 of 5. 8 minutes, 5 lines.*
 #
 # A layer with silu has M = 8192 rows, K = 1024 and N = 4096, and all its arrays are bfloat16. Its backward
-# pass needs z. Use the peak and the HBM bandwidth of the data sheets, which `chips.chip("v5e")` also has: 197
-# TFLOP/s and 820 GB/s for a v5e, 920 TFLOP/s and 1640 GB/s for a v6e.
+# pass needs z, either saved or recomputed. Use the peak and the HBM bandwidth of the data sheets, which
+# `chips.chip("v5e")` also has: 197 TFLOP/s and 820 GB/s for a v5e, 920 TFLOP/s and 1640 GB/s for a v6e.
 #
 # - **A** How much memory does z take between the forward and the backward pass? Answer as text, with a unit of memory.
 # - **B** How long does it take on a v5e to write z and to read it, at full bandwidth? Answer in `"us"`; 2 %
@@ -416,8 +416,8 @@ checks.check("10.6", kept)
 # *Difficulty 3 of 5. 9 minutes, 8 lines.*
 #
 # `scaled_broken(x, s, b)` computes relu(x * s + b), where s and b have one element for each column. Its
-# forward pass is right. Its gradient runs and has the right shapes, but it is wrong in three places. Write
-# `scaled_back` with all three repaired.
+# forward pass is right, and its gradient runs and has the right shapes, but the gradient is wrong in three
+# places. Write `scaled_back` with all three repaired.
 
 
 # %% given="10.7-broken"
