@@ -215,7 +215,7 @@ TAKEN = [
             "(m // 64, n // SIDE)": "(n // SIDE, m // 64)",
         },
     ),
-    Taken("10.10", "dw begins anew", r"set dw_ref at the first\s+step\s+alone", {">= 0)": "== 0)"}),
+    Taken("10.10", "dw begins anew", r"set\s+dw_ref\s+to\s+zero\s+at\s+the\s+first\s+step\s+only", {">= 0)": "== 0)"}),
     Taken("12.4", "aliases x", "only arrays of the same shape and dtype can share memory", {"{1: 0}": "{2: 0}"}),
     Taken("13.7", "masked with a number", "-inf", {"-1e9": "-jnp.inf"}),
 ]

@@ -2,12 +2,12 @@
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 
-# %% answer="10.1" name="forgets the slope" judge="numbers" says="relu's slope is missing"
+# %% answer="10.1" name="forgets the slope" judge="numbers" says="relu's\\s+slope\\s+is\\s+missing"
 # -    dz = jnp.where(y_ref[...] > 0, g_ref[...], 0).astype(w_ref.dtype)
 # +    dz = g_ref[...].astype(w_ref.dtype)
 
 
-# %% answer="10.1" name="begins anew at every j" judge="numbers" says="from the last block of columns alone"
+# %% answer="10.1" name="begins anew at every j" judge="numbers" says="from\\s+the\\s+last\\s+block\\s+of\\s+columns\\s+alone"
 # -    @pl.when(j == 0)
 # -    def zero():
 # -        acc_ref[...] = jnp.zeros_like(acc_ref)
@@ -32,12 +32,12 @@ def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
     dx_ref[...] += product(dz, w_ref[...], 1, 1).astype(dx_ref.dtype)
 
 
-# %% answer="10.1" name="takes w as it is stored" judge="numbers" says="used as it is stored"
+# %% answer="10.1" name="takes w as it is stored" judge="numbers" says="used\\s+as\\s+it\\s+is\\s+stored"
 # -    acc_ref[...] += product(dz, w_ref[...], 1, 1)
 # +    acc_ref[...] += product(dz, w_ref[...], 1, 0)
 
 
-# %% answer="10.1" name="multiplies g by y" judge="numbers" says="slope is 1 or 0, and not y"
+# %% answer="10.1" name="multiplies g by y" judge="numbers" says="slope\\s+is\\s+1\\s+or\\s+0,\\s+and\\s+not\\s+y"
 # -    dz = jnp.where(y_ref[...] > 0, g_ref[...], 0).astype(w_ref.dtype)
 # +    dz = (g_ref[...] * y_ref[...]).astype(w_ref.dtype)
 
@@ -86,7 +86,7 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="whole blocks only" judge="numbers" says="rows 256 to 299 are left out"
+# %% answer="10.2" name="whole blocks only" judge="numbers" says="rows\\s+256\\s+to\\s+299\\s+are\\s+left\\s+out"
 # -        grid=(n // SIDE, k // SIDE, pl.cdiv(m, SIDE)),
 # +        grid=(n // SIDE, k // SIDE, m // SIDE),
 
@@ -124,7 +124,7 @@ def grad_w(x, y, g):
 # +        @pl.when(i == pl.num_programs(1) - 1)
 
 
-# %% answer="10.3" name="adds a block for every block of rows of dw" judge="numbers" says="once for every block of rows of dw"
+# %% answer="10.3" name="adds a block for every block of rows of dw" judge="numbers" says="once\\s+for\\s+every\\s+block\\s+of\\s+rows\\s+of\\s+dw"
 # -        @pl.when(kk == 0)
 # +        @pl.when(kk >= 0)
 
@@ -132,7 +132,7 @@ def grad_w(x, y, g):
 # +        @pl.when((kk == pl.num_programs(1) - 1) & (i == last))
 
 
-# %% answer="10.3" name="sums the columns" judge="numbers" says="db sums over the batch"
+# %% answer="10.3" name="sums the columns" judge="numbers" says="db\\s+sums\\s+over\\s+the\\s+batch"
 # -            rows_ref[...] += jnp.sum(dz.astype(jnp.float32), axis=0, keepdims=True)
 # +            rows_ref[...] += jnp.sum(dz.astype(jnp.float32), axis=1).reshape(1, SIDE)
 
@@ -160,7 +160,7 @@ def grad_w(x, y, g):
 # +            pl.BlockSpec((1, SIDE), lambda k, j, i: (0, j)),
 
 
-# %% answer="10.3" name="rows of dw slowest, db stored at every k" judge="numbers" says="come back to at k = 1"
+# %% answer="10.3" name="rows of dw slowest, db stored at every k" judge="numbers" says="come\\s+back\\s+to\\s+at\\s+k\\s+=\\s+1"
 def grad_w_b(x, y, g):
     (m, k), n = x.shape, g.shape[1]
 
@@ -312,7 +312,7 @@ fused_dense = forward_pass
 # +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(g, g)
 
 
-# %% answer="10.5" name="reads its weights in build" judge="exercise" says="computes with other weights"
+# %% answer="10.5" name="reads its weights in build" judge="exercise" says="computes\\s+with\\s+other\\s+weights"
 #          self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 # +        self.read = self.kernel.value + 0
 
@@ -320,14 +320,14 @@ fused_dense = forward_pass
 # +        w = keras.ops.cast(self.read, self.compute_dtype)
 
 
-# %% answer="10.5" name="does not cast" judge="exercise" says="handed its kernel float32"
+# %% answer="10.5" name="does not cast" judge="exercise" says="passes\\s+float32\\s+operands\\s+to\\s+its\\s+kernel"
 # -        w = keras.ops.cast(self.kernel, self.compute_dtype)
 # -        b = keras.ops.cast(self.bias, self.compute_dtype)
 # +        w = keras.ops.convert_to_tensor(self.kernel)
 # +        b = keras.ops.convert_to_tensor(self.bias)
 
 
-# %% answer="10.5" name="computes in float32 and rounds" judge="exercise" says="handed its kernel float32"
+# %% answer="10.5" name="computes in float32 and rounds" judge="exercise" says="passes\\s+float32\\s+operands\\s+to\\s+its\\s+kernel"
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
     def __init__(self, units, **kwargs):
@@ -357,17 +357,17 @@ class FusedDense(keras.layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
-# %% answer="10.5" name="says a shape of two axes" judge="exercise" says="it should be .None, 7, 256."
+# %% answer="10.5" name="says a shape of two axes" judge="exercise" says="it\\s+should\\s+be\\s+.None,\\s+7,\\s+256."
 # -        return (*input_shape[:-1], self.units)
 # +        return (input_shape[0], self.units)
 
 
-# %% answer="10.5" name="says no shape" judge="exercise" says="no compute_output_shape"
+# %% answer="10.5" name="says no shape" judge="exercise" says="no\\s+compute_output_shape"
 # -    def compute_output_shape(self, input_shape):
 # -        return (*input_shape[:-1], self.units)
 
 
-# %% answer="10.5" name="drops the keyword arguments" judge="exercise" says="it computes in float32"
+# %% answer="10.5" name="drops the keyword arguments" judge="exercise" says="it\\s+computes\\s+in\\s+float32"
 # -        super().__init__(**kwargs)
 # +        super().__init__()
 
@@ -389,7 +389,7 @@ class FusedDense(keras.layers.Layer):
 # +        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros", trainable=False)
 
 
-# %% answer="10.6" name="four bytes a number" judge="exercise" says="4 bytes a number"
+# %% answer="10.6" name="four bytes a number" judge="exercise" says="4\\s+bytes\\s+for\\s+each\\s+element"
 kept = {
     "A": "128 MiB",
     "B": "164 us",
@@ -399,7 +399,7 @@ kept = {
 }
 
 
-# %% answer="10.6" name="writes it only" judge="exercise" says="written, and read later"
+# %% answer="10.6" name="writes it only" judge="exercise" says="written,\\s+and\\s+read\\s+later"
 kept = {
     "A": "64 MiB",
     "B": "82 us",
@@ -439,12 +439,12 @@ kept = {
 }
 
 
-# %% answer="10.7" name="the residual is still y" judge="numbers" says="another residual is read"
+# %% answer="10.7" name="the residual is still y" judge="numbers" says="it\\s+needs\\s+another\\s+residual"
 # -        ds_ref[...] += jnp.sum(dz * x_ref[...], axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(dz * y_ref[...], axis=0, keepdims=True)
 
 
-# %% answer="10.7" name="db without the slope" judge="numbers" says="without relu's slope"
+# %% answer="10.7" name="db without the slope" judge="numbers" says="without\\s+relu's\\s+slope"
 # -        db_ref[...] += jnp.sum(dz, axis=0, keepdims=True)
 # +        db_ref[...] += jnp.sum(g_ref[...], axis=0, keepdims=True)
 
@@ -479,7 +479,7 @@ kept = {
 # +        dz = jnp.where(y_ref[...] >= 0, g_ref[...], 0)
 
 
-# %% answer="10.7" name="x from y and s" judge="numbers" says="y / s, which is x \\+ b / s"
+# %% answer="10.7" name="x from y and s" judge="numbers" says="y\\s+/\\s+s,\\s+which\\s+is\\s+x\\s+\\+\\s+b\\s+/\\s+s"
 # -        ds_ref[...] += jnp.sum(dz * x_ref[...], axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(dz * y_ref[...] / s_ref[...], axis=0, keepdims=True)
 
@@ -504,11 +504,11 @@ kept = {
 # +        ds_ref[...] += jnp.sum(dz * x_ref[...] * s_ref[...], axis=0, keepdims=True)
 
 
-# %% answer="10.8" name="says trains" judge="exercise" says="Does the result depend"
+# %% answer="10.8" name="says trains" judge="exercise" says="Does\\s+the\\s+result\\s+depend"
 happens = "trains"
 
 
-# %% answer="10.8" name="says error" judge="exercise" says="hard to find"
+# %% answer="10.8" name="says error" judge="exercise" says="hard\\s+to\\s+find"
 happens = "error"
 
 
@@ -520,17 +520,17 @@ happens = "weights stay, and a warning"
 happens = "nothing"
 
 
-# %% answer="10.9" name="the factor is a constant" judge="numbers" says="taken for a constant"
+# %% answer="10.9" name="the factor is a constant" judge="numbers" says="taken\\s+for\\s+a\\s+constant"
 # -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
 # +        dx_ref[...] = r * h
 
 
-# %% answer="10.9" name="a sum for a mean" judge="numbers" says="not divided by N"
+# %% answer="10.9" name="a sum for a mean" judge="numbers" says="not\\s+divided\\s+by\\s+N"
 # -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
 # +        dx_ref[...] = r * h - x * (r * r * r) * jnp.sum(h * x, axis=1, keepdims=True)
 
 
-# %% answer="10.9" name="ds of x as it came" judge="numbers" says="x as it came"
+# %% answer="10.9" name="ds of x as it came" judge="numbers" says="x\\s+as\\s+it\\s+came"
 # -        ds_ref[...] += jnp.sum(g * x * r, axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(g * x, axis=0, keepdims=True)
 
@@ -582,7 +582,7 @@ def all_back(x, w, y, g):
     return dx, dw, db.reshape(n)
 
 
-# %% answer="10.10" name="db of g" judge="numbers" says="db sums g"
+# %% answer="10.10" name="db of g" judge="numbers" says="db\\s+sums\\s+g"
 # -    db_ref[...] += jnp.sum(dz, axis=0, keepdims=True)
 # +    db_ref[...] += jnp.sum(g_ref[...], axis=0, keepdims=True)
 
@@ -604,7 +604,7 @@ def all_back(x, w, y, g):
 # +            pl.BlockSpec((m, k), rows),
 
 
-# %% answer="10.10" name="dw begins anew" judge="numbers" says="set dw_ref at the first\\s+step\\s+alone"
+# %% answer="10.10" name="dw begins anew" judge="numbers" says="set\\s+dw_ref\\s+to\\s+zero\\s+at\\s+the\\s+first\\s+step\\s+only"
 # -    @pl.when(pl.program_id(0) == 0)
 # +    @pl.when(pl.program_id(0) >= 0)
 
@@ -619,12 +619,12 @@ def all_back(x, w, y, g):
 # +    dx_ref[...] = product(g_ref[...], w_ref[...], 1, 1)
 
 
-# %% answer="10.9" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# %% answer="10.9" name="nothing below the root" judge="numbers" says="1e-6\\s+is\\s+missing\\s+below\\s+the\\s+root"
 # -    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
 # +    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))
 
 
-# %% answer="10.9" name="no 1e-6 on the way back" judge="numbers" says="missing\\s+below\\s+the\\s+root\\s+on\\s+the\\s+way\\s+back"
+# %% answer="10.9" name="no 1e-6 on the way back" judge="numbers" says="missing\\s+below\\s+the\\s+root\\s+in\\s+the\\s+backward\\s+pass"
 # -        r, h = factor(x), g * s_ref[...]
 # +        r, h = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True)), g * s_ref[...]
 

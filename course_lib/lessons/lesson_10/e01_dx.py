@@ -31,27 +31,28 @@ EXERCISE = Exercise(
     slips=(
         layers.slope_missing(lambda w, y, g: layers.dx(w, jnp.ones_like(y), g)),
         judges.Slip(
-            means="g is multiplied by y; relu's slope is 1 or 0, and not y",
+            means="g is multiplied by y, but relu's slope is 1 or 0, and not y",
             value=lambda w, y, g: layers.dx(w, jnp.ones_like(y), g * y),
             next=layers.MULTIPLY,
         ),
         judges.Slip(
-            means="each block of w is used as it is stored; what is asked for is dz @ w.T",
+            means="each block of w is used as it is stored, but dz @ w.T needs its transpose",
             value=lambda w, y, g: layers.dx(_blocks_transposed(w), y, g),
-            next="product(dz, w_ref[...], 1, 1) sums over the second axis of both.",
+            next="use product(dz, w_ref[...], 1, 1), which sums over the second axis of both.",
         ),
         judges.Slip(
-            means="the sum over j is missing: what is there comes from the last block of columns alone",
+            means="the sum over j is missing, and dx comes from the last block of columns alone",
             value=lambda w, y, g: layers.dx(w[:, -128:], y[:, -128:], g[:, -128:]),
             next="set acc_ref to zero at the first j only, and add to it at every j.",
         ),
     ),
     hints=(
-        "It is a product of lesson 7: zero, add, store. What differs is the left side, made in the kernel, and "
-        "how w is stored.",
-        "dz = jnp.where(y_ref[...] > 0, g_ref[...], 0). The sum runs over the last axis of the grid, pl.program_id(2).",
-        "At j == 0 set acc_ref to zero. At each j: acc_ref[...] += product(dz, w_ref[...], 1, 1). At the last j: "
-        "dx_ref[...] = acc_ref[...].astype(dx_ref.dtype).",
+        "The kernel has the three parts of lesson 7's matmul: zero, add, store. Two things differ: the kernel "
+        "computes its left operand itself, and its right operand is the transpose of the stored w.",
+        "dz = jnp.where(y_ref[...] > 0, g_ref[...], 0). The sum runs over the last axis of the grid, whose index "
+        "is pl.program_id(2).",
+        "At j == 0, set acc_ref to zero. At each j, add: acc_ref[...] += product(dz, w_ref[...], 1, 1). At the "
+        "last j, store: dx_ref[...] = acc_ref[...].astype(dx_ref.dtype).",
     ),
     points=2,
 )

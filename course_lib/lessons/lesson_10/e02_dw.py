@@ -31,21 +31,23 @@ EXERCISE = Exercise(
     slips=(
         layers.slope_missing(lambda x, y, g: layers.dw(x, jnp.ones_like(y), g)),
         judges.Slip(
-            means="only whole blocks are summed: of 300 rows, rows 256 to 299 are left out",
+            means="only whole blocks are summed, so of the 300 rows, rows 256 to 299 are left out",
             value=_whole_blocks,
-            next="pl.cdiv(m, 128) counts the last block too; then mask what lies past its end.",
+            next="use pl.cdiv(m, 128) blocks, which include the last one, and mask the rows past its end.",
         ),
         judges.Slip(
-            means="it is divided by the batch size. The loss may be a mean; its cotangent says so already",
+            means="dw is divided by the batch size. If the loss is a mean, its cotangent already has that factor",
             value=lambda x, y, g: layers.dw(x, y, g) / x.shape[0],
-            next="add up, and do not divide.",
+            next="sum over the batch, and do not divide.",
         ),
     ),
     hints=(
-        "dw has the shape [K, N]: two axes of the grid say which block of it. What is left is the sum.",
-        "The axis of the sum goes last: grid (n, k, m), in blocks. Block (i, k) of x, (i, j) of y and g, (k, j) of dw.",
-        "Rows past the end of the batch go into every number: i * 128 + broadcasted_iota(jnp.int32, (128, 128), 0) < M "
-        "says which are there. Mask x and dz with jnp.where. Collect in float32 scratch, round at the last step.",
+        "dw has the shape [K, N], so two axes of the grid choose its block. The third axis is that of the sum.",
+        "The axis of the sum goes last, so the grid is (n, k, m), counted in blocks. A step reads block (i, k) "
+        "of x and block (i, j) of y and g, and adds to block (k, j) of dw.",
+        "Rows past the end of the batch would go into every element. The rows that exist are those with i * 128 "
+        "+ broadcasted_iota(jnp.int32, (128, 128), 0) < M. Mask x and dz with jnp.where, accumulate in float32 "
+        "scratch, and round at the last step.",
     ),
     points=3,
 )

@@ -40,33 +40,34 @@ EXERCISE = Exercise(
     budget=judges.Budget(vmem_bytes=MOST_VMEM + _ONE_TILE, hbm_bytes=_bytes),
     slips=(
         judges.Slip(
-            means="each block of dz is summed over its columns; db sums over the batch",
+            means="each block of dz is summed over its columns, but db sums over the batch",
             value=lambda x, y, g: _rows_of_blocks(layers.dz(y, g)),
-            next="sum over axis 0.",
+            next="sum each block over axis 0.",
             output=1,
         ),
         judges.Slip(
-            means="db's block is left at k = 0 and come back to at k = 1, when the sum of the last block of "
-            "columns lies in the scratch",
+            means="a block of db is left at k = 0 and come back to at k = 1, when the scratch holds the sum of "
+            "the last block of columns",
             value=lambda x, y, g: jnp.tile(layers.db(y, g)[-128:], g.shape[1] // 128),
-            next="j first, the slowest axis of the grid: then a block of db stays until it is done.",
+            next="make j the slowest axis of the grid, so that a block of db stays in VMEM until it is done.",
             output=1,
         ),
         judges.Slip(
-            means="each block of dz is added once for every block of rows of dw",
+            means="each block of dz is added to db once for every block of rows of dw",
             value=lambda x, y, g: x.shape[1] // 128 * layers.db(y, g),
-            next="add it at one block of rows of dw only, the first, say.",
+            next="add it for one block of rows of dw only, for example the first.",
             output=1,
         ),
         layers.slope_missing(lambda x, y, g: layers.db(jnp.ones_like(y), g), output=1),
     ),
     hints=(
-        "Write down for two blocks of rows of dw, k = 0 and 1, at which steps block (i, j) of g comes by. How often is "
-        "that?",
-        "A block of db depends on j alone. It may not be left and come back to: j is the slowest axis, then k, then i. "
-        "Add at k == 0 only.",
-        "One output more: shape (1, N), block (1, 128), map lambda j, k, i: (0, j). A scratch of (1, 128) in float32 "
-        "collects: zero at (k == 0) & (i == 0), add at k == 0, store at (k == 0) & (i == last).",
+        "Take two blocks of rows of dw, k = 0 and k = 1, and write down at which steps the kernel reads block "
+        "(i, j) of g. How often does it read that block?",
+        "A block of db depends on j alone, and the grid may not leave it and come back. So j is the slowest "
+        "axis, then k, then i. Add to db at k == 0 only.",
+        "The kernel has one more output, with shape (1, N), block (1, 128) and map lambda j, k, i: (0, j). "
+        "Accumulate it in a float32 scratch of (1, 128): set it to zero at (k == 0) & (i == 0), add at k == 0, "
+        "and store at (k == 0) & (i == last).",
     ),
     points=2,
 )

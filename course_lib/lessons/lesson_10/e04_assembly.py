@@ -24,10 +24,13 @@ def _under_vmap(fused_dense):
     except Exception as error:
         return (
             f"Under jax.grad of jax.vmap it raises {type(error).__name__}: {error!s:.120}.",
-            "let both rules take and return arrays, and read every size from a shape.",
+            "make both rules take and return arrays, and read every size from a shape.",
         )
     if len(calls) < 2:
-        return "The gradient by w runs a single kernel, and one of those is the way forward.", "write dw in a kernel."
+        return (
+            "The gradient with respect to w runs a single kernel, and the forward pass already takes one.",
+            "compute dw in a kernel.",
+        )
     return None
 
 
@@ -44,21 +47,21 @@ EXERCISE = Exercise(
         activation=jax.nn.relu,
         slips=(
             judges.Slip(
-                means="db sums y where g is above 0: the two are exchanged",
+                means="db sums y where g is above 0, so the two are exchanged",
                 value=lambda x, w, b, g: jnp.where(g > 0, layers.layer(x, w, b), 0).sum(axis=0),
-                next="grad_b takes y first, and then g.",
+                next="pass y to grad_b first, and then g.",
                 output="db",
             ),
         ),
     ),
     also=(_under_vmap,),
     hints=(
-        "Three functions: fused_dense(x, w, b) under @jax.custom_vjp, a rule that returns (y, residuals), and "
-        "a rule that takes (residuals, g).",
-        "The backward rule returns a tuple in the order of the arguments: the gradients of x, of w and of b. "
-        "Residuals: x, w and y.",
-        "def fused_backward(residuals, g): x, w, y = residuals; return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g). "
-        "Then fused_dense.defvjp(fused_forward, fused_backward).",
+        "You need three functions: fused_dense(x, w, b) under @jax.custom_vjp, a rule that returns (y, "
+        "residuals), and a rule that takes (residuals, g).",
+        "The backward rule returns a tuple in the order of the arguments: the gradients with respect to x, w and "
+        "b. The residuals that it needs are x, w and y.",
+        "def fused_backward(residuals, g): x, w, y = residuals; return grad_x(w, y, g), grad_w(x, y, g), "
+        "grad_b(y, g). Then call fused_dense.defvjp(fused_forward, fused_backward).",
     ),
     points=3,
 )

@@ -21,8 +21,8 @@ def _as_a_function(layer_class):
 
     if not isinstance(layer_class, type) or not issubclass(layer_class, keras.layers.Layer):
         raise Unfit(
-            "What you handed to check is no class of Keras layers.",
-            'hand over the class, without brackets: checks.check("10.5", FusedDense).',
+            "What you passed to check is not a class of Keras layers.",
+            'pass the class itself, without parentheses: checks.check("10.5", FusedDense).',
         )
 
     _must_say_its_shape(layer_class)
@@ -48,9 +48,9 @@ def _must_say_its_shape(layer_class) -> None:
     if layer_class.compute_output_shape is base.compute_output_shape:
         if layer_class.compute_output_spec is base.compute_output_spec:
             raise Unfit(
-                "Keras asks a layer for the shape of its output, and this one has no compute_output_shape to say it.",
-                "compute_output_shape(self, input_shape): all axes but the last are those of the input; the last is "
-                "units.",
+                "Keras asks a layer for the shape of its output, but this one has no compute_output_shape.",
+                "write compute_output_shape(self, input_shape), which returns all axes of the input but the last, and "
+                "then units.",
             )
 
 
@@ -67,7 +67,7 @@ def _must_have_two_weights(layer_class) -> None:
     if shapes != wanted:
         raise Unfit(
             f"For 128 features and 256 units its weights have the shapes {shapes}; they should be {wanted}.",
-            "in build, add_weight the kernel first, then the bias. The last axis of the input has the features.",
+            "in build, add the kernel first, then the bias. The features are the last axis of the input.",
         )
 
 
@@ -81,9 +81,9 @@ def _must_use_what_it_is_handed(layer_class) -> None:
     unread = [name for name, value in zip(("kernel", "bias"), traced.invars, strict=False) if id(value) not in read]
     if unread:
         raise Unfit(
-            f"fit hands in a kernel and a bias at each step, and the {' and the '.join(unread)} it hands in is not "
-            "read. The layer computes with other weights.",
-            "ask for self.kernel and self.bias in call, each time, and keep no array of them.",
+            "fit passes in a kernel and a bias at each step, but the layer does not read the "
+            f"{' and the '.join(unread)}. It computes with other weights.",
+            "read self.kernel and self.bias in call, each time, and keep no array made from them.",
         )
 
 
@@ -92,14 +92,14 @@ def _must_compute_in_bfloat16(layer_class) -> None:
     layer = layer_class(WIDTH, dtype="mixed_bfloat16")
     if layer.compute_dtype != "bfloat16":
         raise Unfit(
-            f'Made with dtype="mixed_bfloat16", it computes in {layer.compute_dtype}.',
-            "hand on what __init__ is given: super().__init__(**kwargs).",
+            f'Created with dtype="mixed_bfloat16", it computes in {layer.compute_dtype}.',
+            "pass on the keyword arguments of __init__: super().__init__(**kwargs).",
         )
     layer.build((None, WIDTH))
     if narrow := [str(v.dtype) for v in layer.trainable_variables if str(v.dtype) != "float32"]:
         raise Unfit(
             f"Under mixed_bfloat16 its weights are kept in {narrow[0]}, which rounds small updates away.",
-            "leave dtype out of add_weight: weights stay float32, and call casts them.",
+            "leave dtype out of add_weight, so that the weights stay float32, and cast them in call.",
         )
     weights = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, WIDTH), (WIDTH,))]
     x = jax.ShapeDtypeStruct((8, WIDTH), jnp.bfloat16)
@@ -110,8 +110,8 @@ def _must_compute_in_bfloat16(layer_class) -> None:
     wide = [o.name for call in calls for o in call.inputs if o.dtype == np.float32 and min(o.shape) > 1]
     if wide:
         raise Unfit(
-            f"Under mixed_bfloat16 `call` handed its kernel float32: {', '.join(wide)}.",
-            "cast kernel and bias to self.compute_dtype; the inputs come in it.",
+            f"Under mixed_bfloat16 `call` passes float32 operands to its kernel: {', '.join(wide)}.",
+            "cast kernel and bias to self.compute_dtype, which the inputs already have.",
         )
 
 
@@ -122,8 +122,8 @@ def _must_keep_the_axes(layer_class) -> None:
     shape = tuple(layer_class(256).compute_output_spec(keras.KerasTensor((None, 7, 128))).shape)
     if shape != (None, 7, 256):
         raise Unfit(
-            f"With 256 units it says that (None, 7, 128) becomes {shape}; it should be (None, 7, 256).",
-            "all axes but the last are those of the input; the last is units.",
+            f"With 256 units, the layer declares that (None, 7, 128) becomes {shape}; it should be (None, 7, 256).",
+            "return all axes of the input but the last, and then units.",
         )
     layer = layer_class(256)
     layer.build((None, 7, 128))
@@ -135,8 +135,8 @@ def _must_keep_the_axes(layer_class) -> None:
         got = f"no answer, but a {type(error).__name__}"
     if got != (2, 7, 256):
         raise Unfit(
-            f"An input of shape (2, 7, 128) gives {got}; it should be one of shape (2, 7, 256).",
-            "in call, reshape to rows, and back.",
+            f"An input of shape (2, 7, 128) gives {got}; the output should have the shape (2, 7, 256).",
+            "in call, reshape the inputs to rows, and reshape the result back.",
         )
 
 
@@ -150,12 +150,12 @@ def _start_is_densest(layer_class):
     kernel, bias = (np.asarray(v) for v in layer.trainable_variables)
     limit = np.sqrt(6 / (2 * WIDTH))
     if np.abs(bias).max() > 0:
-        return "The bias does not begin at 0.", 'add_weight(..., initializer="zeros").'
+        return "The bias does not start at 0.", 'use add_weight(..., initializer="zeros").'
     if not 0.9 * limit < np.abs(kernel).max() <= limit:
         return (
-            f"The largest weight at the start is {np.abs(kernel).max():.3g}; of glorot_uniform it lies just below "
+            f"The largest weight at the start is {np.abs(kernel).max():.3g}; with glorot_uniform it is just below "
             f"{limit:.3g}.",
-            'add_weight(..., initializer="glorot_uniform").',
+            'use add_weight(..., initializer="glorot_uniform").',
         )
     return None
 
@@ -189,8 +189,9 @@ def _fits_and_survives(layer_class):
     if apart > 0.02:
         shown = "; ".join(", ".join(f"{loss:.3f}" for loss in each) for each in losses)
         return (
-            f"On the irises its losses are up to {apart:.0%} off those of Dense (yours; Dense's): {shown}.",
-            "is the first right, and the later ones are not? Then the weights stay: where does call take them from?",
+            f"On the irises its losses differ by up to {apart:.0%} from those of Dense (yours; Dense's): {shown}.",
+            "look at the first loss. If it is right and the later ones are not, the weights do not change: where does "
+            "call take them from?",
         )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
@@ -199,14 +200,17 @@ def _fits_and_survives(layer_class):
             again = keras.models.load_model(path)
         except Exception as error:
             return (
-                f"Saved, the model cannot be loaded again: {type(error).__name__}.",
-                "does get_config return what __init__ asks for? And is this very class registered, by "
-                '@keras.saving.register_keras_serializable("lesson_10")? A class that inherits from one needs its own.',
+                f"The model was saved, but it cannot be loaded again: {type(error).__name__}.",
+                "does get_config return every argument that __init__ needs? And is this very class registered with "
+                '@keras.saving.register_keras_serializable("lesson_10")? A subclass needs its own.',
             )
     kernel, bias, last, offset = model.get_weights()
     expected = np.maximum(x[:9] @ kernel + bias, 0) @ last + offset
     if not np.allclose(again.predict(x[:9], verbose=0), expected, rtol=1e-3, atol=1e-3):
-        return "Saved and loaded, the model predicts something else.", "is everything in weights, or in get_config?"
+        return (
+            "After saving and loading, the model predicts something else.",
+            "is all that it needs in weights or get_config?",
+        )
     return None
 
 
@@ -228,7 +232,7 @@ def _train_step_compiles(layer_class):
     x, y = jax.ShapeDtypeStruct((150, WIDTH), jnp.float32), jax.ShapeDtypeStruct((150,), jnp.int32)
     report = compiler.compile_tpu(step, *parts, x, y, simulate=False)
     if report.ok is False:
-        return f"The train step does not compile for a v5e: {report.error}", "compile fused_dense alone first."
+        return f"The train step does not compile for a v5e: {report.error}", "compile fused_dense on its own first."
     return None
 
 
@@ -243,13 +247,13 @@ EXERCISE = Exercise(
     gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu, zeros=False),
     also=(_start_is_densest, _fits_and_survives, _train_step_compiles),
     hints=(
-        "Five methods: __init__(self, units, **kwargs), build(self, input_shape), call(self, inputs), "
+        "You need five methods: __init__(self, units, **kwargs), build(self, input_shape), call(self, inputs), "
         "compute_output_shape(self, input_shape), get_config(self).",
-        "In call: cast kernel and bias to self.compute_dtype by keras.ops.cast, reshape the inputs to rows, and "
-        "the result back to all their axes but the last, and units.",
-        "get_config returns {**super().get_config(), 'units': self.units}; __init__ hands **kwargs on. build: "
-        'self.kernel = self.add_weight(name="kernel", shape=(input_shape[-1], self.units), '
-        'initializer="glorot_uniform"), and the bias with "zeros".',
+        "In call, cast kernel and bias to self.compute_dtype with keras.ops.cast. Reshape the inputs to rows, "
+        "and reshape the result to all axes of the inputs but the last, and units.",
+        "get_config returns {**super().get_config(), 'units': self.units}, and __init__ passes **kwargs on. In "
+        "build, self.kernel = self.add_weight(name='kernel', shape=(input_shape[-1], self.units), "
+        "initializer='glorot_uniform'), and the bias starts as 'zeros'.",
     ),
     points=4,
 )

@@ -39,35 +39,37 @@ EXERCISE = Exercise(
         activation=jax.nn.relu,
         slips=(
             judges.Slip(
-                means="ds is made of y, and the slope of z by s is x: another residual is read",
+                means="ds is computed from y, but the slope of z with respect to s is x, so it needs another residual",
                 value=lambda x, s, b, g: (_dz(x, s, b, g) * _scaled(x, s, b)).sum(axis=0),
                 next="multiply dz by x.",
                 output="ds",
             ),
             judges.Slip(
-                means="ds is made of y / s, which is x + b / s, and not x",
+                means="ds is computed from y / s, which is x + b / s, and not x",
                 value=lambda x, s, b, g: (_dz(x, s, b, g) * _scaled(x, s, b) / s).sum(axis=0),
                 next="x is among the residuals: multiply dz by it.",
                 output="ds",
             ),
             judges.Slip(
-                means="relu's slope is taken from x, and it is that of z = x s + b",
+                means="relu's slope is taken from x, but it is that of z = x s + b",
                 value=lambda x, s, b, g: jnp.where(x > 0, g, 0) * s,
-                next="y tells it: z > 0 where y > 0.",
+                next="take it from y, because z > 0 where y > 0.",
                 output="dx",
             ),
             judges.Slip(
-                means="db sums g, without relu's slope",
+                means="db sums g without relu's slope",
                 value=lambda x, s, b, g: g.sum(axis=0),
-                next="sum dz, as ds does.",
+                next="sum dz instead of g.",
                 output="db",
             ),
         ),
     ),
     hints=(
-        "Ask the rule of the lesson: over which axis of the grid are ds and db sums, and is it the last?",
-        "dz is g where y > 0. z = x s + b: its slope by x is s, by s it is x, by b it is 1.",
-        "The grid is (columns, rows): maps lambda j, i. Zero at program_id(1) == 0. ds adds dz * x, db adds dz.",
+        "Ask as in the lesson: over which axis of the grid are ds and db sums, and is it the last axis?",
+        "dz is g where y > 0. The slope of z = x s + b with respect to x is s, with respect to s it is x, and "
+        "with respect to b it is 1.",
+        "The grid is (columns, rows), so the maps are lambda j, i. Set ds and db to zero at program_id(1) == 0. "
+        "Add dz * x to ds, and dz to db.",
     ),
     points=2,
 )

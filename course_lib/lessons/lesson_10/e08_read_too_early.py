@@ -55,17 +55,20 @@ EXERCISE = Exercise(
         options=("trains", "weights stay", "weights stay, and a warning", "error"),
         right="weights stay",
         wrong={
-            "trains": "fit differentiates by the weights that it hands into call. Does the result depend on those?",
-            "weights stay, and a warning": "Who would warn? To JAX a gradient of 0 is a number like any other.",
-            "error": "It runs through. That is what makes it hard to find.",
+            "trains": "fit differentiates with respect to the weights that it passes into call. "
+            "Does the result depend on those?",
+            "weights stay, and a warning": "Who would warn? For JAX a gradient of 0 is a value like any other.",
+            "error": "It runs without an error, which makes the mistake hard to find.",
         },
-        why="call never sees the kernel, so its gradient is 0, and nothing says so.",
+        why="call never reads self.kernel, so its gradient is 0, and nothing says so.",
         proof=_what_happens,
     ),
     hints=(
-        "fit differentiates a function of the weights. It puts the weights of the step in the place of self.kernel.",
-        "self.w is an array, computed once from the first weights. What is its slope by the weights of step 2?",
-        "Think of jax.grad(lambda kernel: (x @ w).sum()): w does not depend on kernel.",
+        "fit differentiates a function of the weights, and it puts the weights of the step in the place of "
+        "self.kernel.",
+        "self.w is an array, computed once from the first weights. What is its slope with respect to the weights "
+        "of step 2?",
+        "Compare it with jax.grad(lambda kernel: (x @ w).sum()), where w does not depend on kernel.",
     ),
     points=1,
 )

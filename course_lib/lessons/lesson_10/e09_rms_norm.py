@@ -38,9 +38,9 @@ EXERCISE = Exercise(
     reference=_norm,
     slips=(
         judges.Slip(
-            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            means="1e-6 is missing below the root, so a row of zeros becomes 0 / 0",
             value=lambda x, s: x * _factor(x, 0.0) * s,
-            next="add it to the mean of the squares, before the root.",
+            next="add it to the mean of the squares, before you take the root.",
         ),
     ),
     gradient=judges.Gradient(
@@ -49,21 +49,21 @@ EXERCISE = Exercise(
         reference=_gradients,
         slips=(
             judges.Slip(
-                means="the factor r is taken for a constant: it depends on x, and has a slope of its own",
+                means="the factor r is taken for a constant, but it depends on x and has a slope of its own",
                 value=lambda x, s, g: _factor(x) * g * s,
                 next="add the second term, - x r^3 times the mean of h x.",
                 output="dx",
             ),
             judges.Slip(
-                means="1e-6 is missing below the root on the way back: a row of zeros becomes inf * 0",
+                means="1e-6 is missing below the root in the backward pass, so a row of zeros becomes inf * 0",
                 value=lambda x, s, g: (
                     _factor(x, 0.0) * g * s - x * _factor(x, 0.0) ** 3 * jnp.mean(g * s * x, axis=1, keepdims=True)
                 ),
-                next="add it there too: the factor is that of the way forward.",
+                next="add it there too, because the factor is the same as in the forward pass.",
                 output="dx",
             ),
             judges.Slip(
-                means="a row's mean is missing: the second term is summed over the row, and not divided by N",
+                means="the second term is summed over the row, but not divided by N",
                 value=lambda x, s, g: (
                     _factor(x) * g * s - x * _factor(x) ** 3 * jnp.sum(g * s * x, axis=1, keepdims=True)
                 ),
@@ -71,7 +71,7 @@ EXERCISE = Exercise(
                 output="dx",
             ),
             judges.Slip(
-                means="ds is made of x as it came, and not of the normed x",
+                means="ds is computed from x as it came, and not from the normalized x",
                 value=lambda x, s, g: (g * x).sum(axis=0),
                 next="multiply by r before you sum over the rows.",
                 output="ds",
@@ -79,11 +79,11 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Forward: blocks of rows with all columns. Backward: the same blocks. dx needs nothing of other "
-        "rows; ds is a sum over all.",
-        "Keep x and s only: r is made again from the x that the way back reads anyway.",
-        "ds: one block (1, N) that stays, zeroed at step 0; the ragged rows of the last block masked by jnp.where, "
-        "both in x and in g.",
+        "In both passes, use blocks of rows with all columns. dx needs nothing from other rows, while ds is a "
+        "sum over all rows.",
+        "Keep x and s only, because the backward pass reads x anyway and can recompute r from it.",
+        "For ds, use one block (1, N) that stays in VMEM, and set it to zero at step 0. Mask the ragged rows of "
+        "the last block with jnp.where, both in x and in g.",
     ),
     points=4,
 )

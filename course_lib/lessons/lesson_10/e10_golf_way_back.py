@@ -28,26 +28,27 @@ EXERCISE = Exercise(
     golf=Golf(unit=BYTES, par=4_500_000),
     slips=(
         judges.Slip(
-            means="db sums g, without relu's slope",
+            means="db sums g without relu's slope",
             value=lambda x, w, y, g: g.sum(axis=0),
-            next="sum dz.",
+            next="sum dz instead of g.",
             output=2,
         ),
         *(
             judges.Slip(
-                means=f"dw comes from the last {rows} rows alone: each step overwrites what was there",
+                means=f"dw comes from the last {rows} rows alone, because each step overwrites it",
                 value=lambda x, w, y, g, rows=rows: layers.dw(x[-rows:], y[-rows:], g[-rows:]),
-                next="set dw_ref at the first step alone, and add to it at each, as to db_ref.",
+                next="set dw_ref to zero at the first step only, and add to it at every step, as to db_ref.",
                 output=1,
             )
             for rows in (64, 128, 256)
         ),
     ),
     hints=(
-        "y and g are the largest arrays, and each of the three gradients needs them. Who reads them once?",
-        "Go over blocks of rows. dx is done block by block; dw and db are sums over all of them. What has to stay "
-        "in VMEM meanwhile?",
-        "One kernel, grid (rows,): 128 rows of x, y, g and dx at a time; w, dw and db as one block each, which stay.",
+        "y and g are the largest arrays, and each of the three gradients needs them. How can you read them only once?",
+        "Go over blocks of rows. dx is done block by block, while dw and db are sums over all blocks. What has "
+        "to stay in VMEM meanwhile?",
+        "Use one kernel with the grid (rows,). A step has 128 rows of x, y, g and dx, while w, dw and db are one "
+        "block each, which stays.",
     ),
     points=3,
 )

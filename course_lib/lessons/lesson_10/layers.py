@@ -56,9 +56,9 @@ def with_zeros_in_y(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...], 
     return cases
 
 
-NO_SLOPE = "g is taken where y is 0 too: relu's slope is missing"
-MULTIPLY = "take g where y > 0, and 0 elsewhere."
-AT_ZERO = "the slope is taken for 1 where y is exactly 0, and y is 0 wherever relu has cut"
+NO_SLOPE = "g is also used where y is 0, so relu's slope is missing"
+MULTIPLY = "use g where y > 0, and 0 elsewhere."
+AT_ZERO = "the slope is taken to be 1 where y is exactly 0, and y is 0 wherever z is negative"
 
 
 def slope_missing(value, output=None) -> judges.Slip:
