@@ -73,7 +73,7 @@ except ValueError as error:
 # The first derivative comes out right and the second fails, although both are made of the same slopes. JAX
 # must know the slope of every operation in this kernel, because otherwise the first answer would be wrong.
 #
-# **Which of these must become something else in the backward pass**, the computation of the gradients? Write
+# The gradients are computed in the backward pass. **Which of these must become something else there?** Write
 # down your answer for each: the matmul, the maximum, a read such as `w_ref[...]`, the write to `y_ref[...]`, the
 # grid, an index map. At the end of the lesson you will have written the kernels that are missing. For this layer
 # they will not beat XLA, but you can check every value here. Attention is where such kernels win (lesson 13).
@@ -776,10 +776,9 @@ print(f"save {saved:19.1f} {added_up(X + W + 5 * Y, 1):7.1f}")
 print(f"recompute {again:14.1f} {added_up(2 * (X + W) + 3 * Y, 2):7.1f}")
 
 # %% [markdown]
-# The times leave out dx and dw, which are the same in both. The column "model" is the rule of thumb, which
-# adds up copies and matmuls, and there saving is ahead. The compiler predicts less for both, because some
-# copies run beside the matmuls. Recomputing gains more from that, and comes out ahead. So the two are equal
-# at a larger K than the rule of thumb says.
+# The times leave out dx and dw, which are the same in both. In the column "model", which is the rule of thumb,
+# saving is ahead. The compiler predicts less for both, because some copies run beside the matmuls. Recomputing
+# gains more from that, and comes out ahead. So the two are equal at a larger K than the rule of thumb says.
 #
 # ### At the kink
 #
