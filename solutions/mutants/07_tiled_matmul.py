@@ -612,7 +612,7 @@ def fast(x, y):
 # +            i, j = t % rows, t // rows
 
 
-# %% answer="07.10" name="the first strip of y for all" judge="numbers" says="What lies at .0, 512. belongs at .0, 0.(?s:.)*is\\s+another block read than the one that is written"
+# %% answer="07.10" name="the first strip of y for all" judge="numbers" says="the first block of 512 along axis 1 of y is used in\\s+the\\s+place of every other"
 # -            product = jnp.dot(xs[i], ys[j], preferred_element_type=jnp.float32)
 # +            product = jnp.dot(xs[i], ys[0], preferred_element_type=jnp.float32)
 
