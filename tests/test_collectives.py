@@ -4,6 +4,7 @@ Their kernels stand before the judges of many chips in test_judges_chips.
 """
 
 import functools
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -17,18 +18,24 @@ from jax.sharding import PartitionSpec as P
 from sweeps import daily
 
 from course_lib import compiler
-from course_lib.kernels import collectives
+from course_lib.kernels import collectives, one_page
 
 TESTS = pathlib.Path(__file__).resolve().parent
 ROWS, SIDE = P("d"), 256
 
 
-def test_values_and_derivatives_are_those_of_xla():
+def beside_xla(*page: pathlib.Path) -> list[str]:
+    """Run collective_calls, and return what it prints."""
     path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     env = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": path}
-    out = subprocess.run([sys.executable, TESTS / "collective_calls.py"], capture_output=True, text=True, env=env)
+    command = [sys.executable, TESTS / "collective_calls.py", *page]
+    out = subprocess.run(command, capture_output=True, text=True, env=env)
     assert out.returncode == 0, out.stderr[-3000:]
-    *_, before_last, last = out.stdout.splitlines()
+    return out.stdout.splitlines()
+
+
+def test_values_and_derivatives_are_those_of_xla():
+    *_, before_last, last = beside_xla()
     assert before_last == "mapped, and twice"
     assert last == (
         "reduce_scatter: x has shape (25, 3); its 25 rows must divide among the 4 devices of axis 'd'. Try jnp.pad to "
@@ -36,11 +43,23 @@ def test_values_and_derivatives_are_those_of_xla():
     )
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "collectives_page.py"
+    file.write_text(one_page.one_page("collectives"))
+    return file
+
+
+def test_the_printed_page_runs_alone_with_values_and_derivatives_of_xla(page):
+    ops = "all_gather", "reduce_scatter", "all_gather_matmul", "matmul_reduce_scatter"
+    assert beside_xla(page) == [f"{n} {op}" for n in (1, 3, 4) for op in ops]
+
+
 def described(*shape, dtype):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def programs(n, dtype):
+def programs(n, dtype, collectives=collectives):
     """Name of an op: (function, arguments, their specs), of 256 rows a device."""
     on, make = functools.partial(jax.shard_map, out_specs=ROWS), functools.partial(described, dtype=dtype)
     rows, columns = make(n * SIDE, SIDE), P(None, "d")
@@ -70,6 +89,27 @@ COMPILED = {
 }
 
 
+def compiled(fn, args, specs, n, topology):
+    """Compile a function that calls ops; return the report, and the names of XLA's collectives that are in it."""
+
+    def without_mesh(*args):  # traced anew on the mesh of the topology
+        return fn(*args)
+
+    report = compiler.compile_chips(without_mesh, *args, mesh=(n,), axes=("d",), in_specs=specs, topology=topology)
+    assert report.ok, report.error
+    names = "all-gather", "reduce-scatter", "all-reduce", "collective-permute"
+    return report, [name for name in names if f" {name}(" in report.hlo]
+
+
+@needs_libtpu
+def test_the_printed_page_compiles_to_kernels(page):
+    spec = importlib.util.spec_from_file_location("collectives_page", page)
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    for op in ("reduce_scatter", "gradients of all_gather_matmul"):
+        report, of_xla = compiled(*programs(4, jnp.bfloat16, module)[op], 4, "v5e:2x2")
+        assert report.hlo.count('custom_call_target="tpu_custom_call"') >= 1 and not of_xla, op
+
+
 @needs_libtpu
 @pytest.mark.parametrize(
     "name",
@@ -81,16 +121,8 @@ COMPILED = {
 def test_it_compiles_to_kernels_and_no_collective_of_xla(name):
     topology, op, dtype = COMPILED[name]
     n = TOPOLOGIES[topology]
-    fn, args, specs = programs(n, jnp.dtype(dtype))[op]
-
-    def without_mesh(*args):  # traced anew on the mesh of the topology
-        return fn(*args)
-
-    report = compiler.compile_chips(without_mesh, *args, mesh=(n,), axes=("d",), in_specs=specs, topology=topology)
-    assert report.ok, report.error
-    assert "tpu_custom_call" in report.hlo
-    for collective in (" all-gather(", " reduce-scatter(", " all-reduce(", " collective-permute("):
-        assert collective not in report.hlo, collective
+    report, of_xla = compiled(*programs(n, jnp.dtype(dtype))[op], n, topology)
+    assert "tpu_custom_call" in report.hlo and not of_xla
 
 
 WRONG = {

@@ -7,6 +7,7 @@ import sys
 
 import jax.numpy as jnp
 import kernel_calls
+import page_calls
 import pytest
 from kernel_calls import CALLS, module
 
@@ -30,7 +31,7 @@ def arguments(family, op):
 
 
 def test_the_families_are_those_whose_ops_are_called_here():
-    assert list(CALLS) == list(one_page.families())
+    assert set(CALLS) == set(one_page.families()) - page_calls.ON_MANY_DEVICES
 
 
 @pytest.mark.parametrize("family, op", OPS)

@@ -18,7 +18,6 @@ MAY_USE = {  # families whose kernels or ops another family uses
     "scale_add": {"elementwise"},
     "softmax": {"norm"},
 }
-NO_PAGE = {"collectives"}  # which a page would have to try on several devices
 FAMILIES = sorted(file.parent.name for file in KERNELS.glob("*/kernel.py"))
 FILES = sorted(file for file in KERNELS.rglob("*.py") if file.parent != KERNELS)
 
@@ -63,7 +62,7 @@ def test_families_that_use_each_other_form_no_circle():
 def test_every_family_has_the_same_files():
     assert set(MAY_USE) <= set(FAMILIES)
     for family in FAMILIES:
-        wanted = {"__init__.py", "kernel.py", "op.py"} | ({"page.py"} if family not in NO_PAGE else set())
+        wanted = {"__init__.py", "kernel.py", "op.py", "page.py"}
         assert wanted <= {file.name for file in (KERNELS / family).iterdir()}
 
 

@@ -17,6 +17,7 @@ from course_lib.kernels.collectives.kernel import (
     reduce_scatter_reference,
 )
 from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.common.outputs import varying
 from course_lib.kernels.common.products import dot, precision_of
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
@@ -33,7 +34,7 @@ def all_gather(x: Num[Array, "M ..."], axis_name: str) -> Num[Array, "nM ..."]:
     """
     (x,) = arguments.arrays("all_gather", arguments.NUMBERS, x=x)
     n = _devices("all_gather", axis_name, x)
-    (x,) = _varying(axis_name, x)
+    (x,) = varying(axis_name, x)
     if n == 1 or not x.size:
         return all_gather_reference(x, axis_name)
     return _gathered(x.reshape(x.shape[0], -1), axis_name).reshape(n * x.shape[0], *x.shape[1:])
@@ -48,7 +49,7 @@ def reduce_scatter(x: Num[Array, "nM ..."], axis_name: str) -> Num[Array, "M ...
     (x,) = arguments.arrays("reduce_scatter", arguments.FLOATS, x=x)
     n = _devices("reduce_scatter", axis_name, x)
     _check_divides("reduce_scatter", x, axis_name, n)
-    (x,) = _varying(axis_name, x)
+    (x,) = varying(axis_name, x)
     if n == 1 or not x.size:
         return reduce_scatter_reference(x, axis_name)
     return _scattered(x.reshape(x.shape[0], -1), axis_name).reshape(x.shape[0] // n, *x.shape[1:])
@@ -66,7 +67,7 @@ def all_gather_matmul(
     level = precision_of("all_gather_matmul", x.dtype, precision)
     matmul_blocks.problem("all_gather_matmul", x, w, level)
     n = _devices("all_gather_matmul", axis_name, x)
-    x, w = _varying(axis_name, x, w)
+    x, w = varying(axis_name, x, w)
     if n == 1 or not x.size or not w.size:
         return all_gather_matmul_reference(x, w, axis_name, level)
     return _gathered_matmul(x, w, axis_name, level)[0]
@@ -85,7 +86,7 @@ def matmul_reduce_scatter(
     matmul_blocks.problem("matmul_reduce_scatter", x, w, level)
     n = _devices("matmul_reduce_scatter", axis_name, x)
     _check_divides("matmul_reduce_scatter", x, axis_name, n)
-    x, w = _varying(axis_name, x, w)
+    x, w = varying(axis_name, x, w)
     if n == 1 or not x.size or not w.size:
         return matmul_reduce_scatter_reference(x, w, axis_name, level)
     return _matmul_scattered(x, w, axis_name, level)
@@ -110,13 +111,6 @@ def _check_divides(op: str, x: Array, axis_name: str, n: int) -> None:
             f"{op}: x has shape {x.shape}; its {x.shape[0]} rows must divide among the {n} devices of axis "
             f"{axis_name!r}. Try jnp.pad to {-(-x.shape[0] // n) * n} rows."
         )
-
-
-def _varying(axis_name: str, *operands: Array) -> list[Array]:
-    """Return the operands as arrays that differ from device to device, as shard_map's types have it."""
-    over = frozenset().union({axis_name}, *(jax.typeof(x).manual_axis_type.varying for x in operands))
-    missing = [tuple(over - jax.typeof(x).manual_axis_type.varying) for x in operands]
-    return [lax.pcast(x, axes, to="varying") if axes else x for x, axes in zip(operands, missing, strict=True)]
 
 
 def _op(name: str, rule: str, tpu: Callable, plain: Callable, rows: int, axis_name: str, **more) -> Op:
