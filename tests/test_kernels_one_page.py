@@ -138,11 +138,11 @@ def test_a_page_is_short(texts, family):
 
 @pytest.mark.parametrize("family", one_page.families())
 def test_the_kernel_comes_first_and_its_pallas_call_soon(texts, family):
-    """Within the first 100 lines, and at most 120 lines behind it, or behind the last one above the pallas_call."""
+    """Within the first 100 lines, and at most 125 lines behind it, or behind the last one above the pallas_call."""
     lines = texts[family].splitlines()
     call = next(n for n, line in enumerate(lines) if "pl.pallas_call(" in line or "pl.kernel(" in line)
     kernels = [n for n, line in enumerate(lines[:call]) if line.startswith("def _") and "kernel" in line]
-    assert kernels[0] < 100 and call < kernels[-1] + 120
+    assert kernels[0] < 100 and call < kernels[-1] + 125
 
 
 def test_every_page_runs_alone_and_every_op_is_its_reference(examined, calls):
