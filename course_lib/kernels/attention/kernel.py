@@ -86,9 +86,11 @@ def _kernel(
             head, at, keys = tasks[n]
             return dot(q_ref[head, 0, at], k_ref[head, keys], transpose_y=True, precision=scores.precision)
 
-        ahead = product(0)
+        depth = 2 if tiles.causal else 1  # causal products differ in size: a short one alone hides no long one's wait
+        ahead = [product(n) for n in range(min(depth, len(tasks)))]
         for n, (head, at, keys) in enumerate(tasks):
-            s, ahead, v = scores.bent(ahead), product(n + 1) if n + 1 < len(tasks) else None, v_ref[head, keys]
+            s, v = scores.bent(ahead.pop(0)), v_ref[head, keys]
+            ahead += [product(n + depth)] if n + depth < len(tasks) else []
             for counts in tiles.counts(kind, at, keys, 0, ids):
                 s = jnp.where(counts, s, MASKED)
             v = tiles.existing_keys(v, kind, keys)

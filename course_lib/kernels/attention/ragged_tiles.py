@@ -174,10 +174,14 @@ class RaggedTiles(Tiles):
 
 
 def _alternating(blocks: list[list[Product]]) -> list[Product]:
-    """Return all products; short and long blocks alternate, so that there is always one to overlap another's wait."""
+    """Return all products; short and long blocks alternate, so that there is always one to overlap another's wait.
+
+    Blocks of equally many products go from the last to the first: if they are causal, the first is the smallest, and
+    nothing overlaps what comes last.
+    """
     blocks = sorted(filter(None, blocks), key=len)
     if not blocks or len(blocks[0]) == len(blocks[-1]):
-        return [product for block in blocks for product in block]
+        return [product for block in reversed(blocks) for product in block]
     found = []
     for short, long in zip(blocks[: (len(blocks) + 1) // 2], reversed(blocks), strict=False):
         pair = [short] if short is long else [short, long]
