@@ -1,19 +1,20 @@
 # %% [markdown]
 # # Lesson 1: Hello, kernel
 #
-# *45 minutes, then 53 for the exercises. You need NumPy, a little JAX, and five minutes with *Start here*. You need no
-# TPU. If you have one, your kernels run on it.*
+# *45 minutes, then 53 for the exercises. The "Further" part is optional and not counted in these times. You need NumPy,
+# a little JAX, and five minutes with the page "Start here". You do not need a TPU; with one, your kernels run on it.*
 #
-# Below stands a kernel that adds two vectors. Every number it computes is right. A TPU refuses to run it.
+# The kernel below adds two vectors, and every element of its result is right. Yet a TPU refuses to run it.
 #
-# You need not understand it yet. Look at it, and write down which line you suspect. In half an hour the compiler of a
-# TPU v5e, the chip that Colab lends for free, will answer, on the machine you are sitting at.
+# You do not have to understand the code yet. Look at it, and write down which line you suspect. In half an hour you
+# will get the answer from the compiler of a TPU v5e, the chip that Colab lends for free. That compiler runs without a
+# TPU.
 #
 # ```python
 # def add_kernel(x_ref, y_ref, o_ref):
 #     o_ref[...] = x_ref[...] + y_ref[...]
 #
-# # x and y: 1000 numbers each, float32
+# # x and y are float32 vectors of 1000 elements
 # block = pl.BlockSpec((100,), lambda i: (i,))
 # add = pl.pallas_call(add_kernel, out_shape=x, grid=(10,),
 #                      in_specs=[block, block], out_specs=block)
@@ -22,8 +23,9 @@
 #
 # After this lesson you can
 # - write a kernel and call it,
-# - say what a Ref is, and what it is not,
-# - run a kernel four ways: simulated, compiled for a chip that is not there, on a chip, inside a Keras layer,
+# - say what a Ref is and how it differs from an array,
+# - run a kernel in four ways: in the simulator, through the compiler of a chip that you do not have, on a chip, and
+#   inside a Keras layer,
 # - read what the judges say.
 
 # %%
@@ -40,12 +42,12 @@ from course_lib import chips, compiler, cost, errors, grid, judges, roofline, vi
 # %% [markdown]
 # ## A kernel in three lines
 #
-# `x + y` on a TPU works without you: XLA, the compiler behind `jax.jit`, writes the program that moves the data and
-# adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you?
-# Because now and then you know something about your problem that the compiler cannot know. This lesson's kernel is
-# one XLA writes just as well; the point is to learn the moves on something small.
+# Usually, you write `x + y`, and XLA, the compiler behind `jax.jit`, writes the program that moves the data and adds
+# it. A **kernel** is such a program written by you, and Pallas is the part of JAX in which you write it. That is worth
+# the trouble when you know something about your problem that the compiler cannot know. Adding vectors is no such case,
+# because XLA does it just as well, but a small example is the best place to learn the moves.
 #
-# > **kernel**: a program for the chip, written by you, that works on data in the chip's small memory.
+# > **kernel**: a program that you write for the chip and that works on data in the chip's small memory.
 
 
 # %%
@@ -63,14 +65,13 @@ y = 10 * jnp.arange(8.0)
 add_vectors(x, y)
 
 # %% [markdown]
-# Three things happened.
+# The cell above has three parts.
 #
-# - `add_kernel` says what to do with memory that is close to the arithmetic units. It returns nothing: it writes.
-# - `out_shape` promises the shape and dtype of the result, because somebody has to reserve room for it beforehand. Any
-#   array of that shape and dtype will do as a promise, too.
-# - `pl.pallas_call` turns the two into a function of arrays.
-#
-# It can be jitted like any other function of arrays.
+# - `add_kernel` says what to do with data that is close to the arithmetic units. It returns nothing and writes its
+#   result to memory.
+# - `out_shape` promises the shape and dtype of the result, because the memory for it has to be reserved beforehand. Any
+#   array of that shape and dtype can stand for the promise, too.
+# - `pl.pallas_call` turns these two into a function of arrays, which can be jitted like any other.
 
 # %%
 jax.jit(add_vectors)(x, y)
@@ -78,8 +79,8 @@ jax.jit(add_vectors)(x, y)
 # %% [markdown]
 # ## What is a Ref?
 #
-# The kernel's arguments are not arrays. Let us look: a kernel is traced once, like any jitted function, so a `print`
-# in it runs once, with stand-ins for the real things.
+# The arguments of the kernel are not arrays, as a `print` in a kernel shows. A kernel is traced once, like any jitted
+# function, so the `print` runs once and shows the stand-ins that tracing uses in place of the real arguments.
 
 
 # %%
@@ -93,20 +94,22 @@ curious = pl.pallas_call(curious_kernel, out_shape=x)
 curious(x, y)
 
 # %% [markdown]
-# `x_ref` is a **Ref**: a place in memory. `x_ref[...]` is a **value**: what lies there, read into registers. You
-# compute with values, and you write them back to places. On a TPU the place is VMEM, a small memory on the chip itself.
-# The large memory beside it, HBM, is where your arrays live; nothing can be computed on directly there.
+# `x_ref` is a **Ref**, which is a place in memory. `x_ref[...]` is a **value**, namely what lies in that place, read
+# into registers. You compute with values, and you write the results back to places. On a TPU, the place is in VMEM, a
+# small memory on the chip itself. Your arrays live in HBM, the large memory beside the chip, which the arithmetic units
+# cannot use directly.
 #
 # > **Ref**: a place in memory that a kernel may read and write; not an array.
 # >
 # > **HBM**: the large memory beside the chip, where arrays live.
 # >
-# > **VMEM**: the small memory on the chip. What a kernel works on lies there.
+# > **VMEM**: the small memory on the chip, which holds the data that a kernel works on.
 # >
-# > **register**: one of the few places from which the arithmetic units take their operands. A vector register holds 8 rows
-# > of 128 numbers of 32 bits.
+# > **register**: one of the few places from which the arithmetic units take their operands. A vector register holds 8
+# > rows of 128 elements of 32 bits.
 #
-# What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
+# What happens if you forget the `[...]`? JAX's message comes from deep inside the library, so the judges translate it,
+# as `errors.explain` does here.
 
 
 # %%
@@ -123,9 +126,9 @@ except Exception as error:
 # %% [markdown]
 # ## Run it, first way: the simulator
 #
-# The cells above ran where you are. If the first cell printed "no TPU here", they ran in JAX's **TPU simulator**: slow,
-# but strict. It fills memory with NaN before your kernel starts, and it raises when you leave an array. Watch what it
-# makes of a kernel that writes half of its output.
+# The cells above ran on your own machine. If the first cell printed "no TPU here", the kernels ran in JAX's **TPU
+# simulator**, which is slow but strict. It fills memory with NaN before your kernel starts, and it raises an error when
+# the kernel reads or writes outside an array. The next kernel writes only half of its output.
 
 
 # %%
@@ -136,15 +139,17 @@ def half_kernel(x_ref, y_ref, o_ref):
 pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% [markdown]
-# Nobody wrote the other half, so it is whatever was there. On a chip that would be an old result, perhaps the right one,
-# perhaps not. The simulator makes the mistake visible. A real TPU has no reason to put NaN there.
+# Nothing has written the other half, so it holds whatever was in memory before. On a chip that would be an old result,
+# which might even happen to be right. The simulator makes the mistake visible, because it puts NaN there, which a real
+# TPU has no reason to do.
 
 # %% [markdown]
 # ## Second way: the compiler of a chip that is not here
 #
-# `libtpu` is the library that drives a TPU. Its compiler needs no TPU to run. `compile_tpu` hands it your kernel, for a
-# v5e, in a process of its own, and reads back what it says. A v5e ticks 1.5 times in a nanosecond, and HBM brings 820
-# bytes in one. Before you run the cell, guess: how many ticks for two vectors of 4096 numbers in, and one out?
+# `libtpu` is the library that drives a TPU, and its compiler runs without one. `compile_tpu` runs it on your kernel,
+# for a v5e and in a process of its own, and reads back its report. The clock of a v5e ticks 1.5 times per nanosecond,
+# and HBM delivers 820 bytes per nanosecond. Before you run the cell, guess how many ticks the kernel takes if two
+# vectors of 4096 elements go in and one comes out.
 
 # %% tags=["outputs-not-stored"]
 n = 4096
@@ -154,17 +159,17 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler.
-# Where the report says HBM, it counts what the kernel moves between HBM and VMEM. That you can count yourself: two
-# vectors in, one out, four bytes a number.
+# *Predicted (compiler)* means that the cycles come from a simulator that is part of the compiler, and that nobody timed
+# a chip. The line *HBM* counts what the kernel moves between HBM and VMEM. You can check that count yourself: two
+# vectors go in, one comes out, and each element takes four bytes.
 #
-# > **cycle**: one tick of the chip's clock; a v5e has 1.5 of them in a nanosecond.
+# > **cycle**: one tick of the chip's clock, of which a v5e has 1.5 per nanosecond.
 # >
-# > **bundle**: one instruction word of the chip: what all its units are told in one cycle.
+# > **bundle**: one instruction word of the chip, which tells all of its units what to do in one cycle.
 # >
-# > **spill**: a value that found no free register and is kept in VMEM meanwhile.
+# > **spill**: a value that is kept in VMEM for a while because no register is free.
 # >
-# > **predicted (compiler)**: counted by the simulator that is part of the TPU's compiler. No chip was timed.
+# > **predicted (compiler)**: counted by the simulator that is part of the TPU's compiler, without timing a chip.
 
 # %%
 v5e = chips.chip("v5e")
@@ -176,14 +181,15 @@ print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8
 print(f"cycles, predicted (compiler) {report.cycles:>8,}")
 
 # %% [markdown]
-# So the kernel is predicted to take many times the cycles that its bytes take at full speed. Nothing is wrong with the
-# kernel. A copy from HBM has to be asked for before it can arrive, and in a single step nothing hides that wait. With few
-# numbers it is nearly all there is. Lesson 3 compares a kernel with what the machine allows. Lesson 5 hides the wait.
+# So the kernel is predicted to take many times the cycles that its bytes would take at full speed. Nothing is wrong
+# with the kernel. A copy from HBM arrives some time after it is requested, and a kernel with a single step can do
+# nothing meanwhile. For vectors this short, that wait is nearly all of the time. Lesson 3 compares kernels with what
+# the machine allows, and lesson 5 hides the wait.
 #
 # ## Third way: on a chip
 #
-# The same function, unchanged. If the first cell printed "kernels run on the chip", you have done this all along. If not,
-# the first two ways are what you have, and this course is written for that.
+# On a chip, the same function runs unchanged, and if the first cell printed "kernels run on the chip", all of the
+# kernels above ran there. Otherwise you have the first two ways, and this course is written for that case.
 
 # %%
 device = jax.devices()[0]
@@ -193,32 +199,34 @@ print(f"{where}: the default device is {device.platform}")
 # %% [markdown]
 # ## A grid: the kernel sees one block at a time
 #
-# So far all of both arrays was in VMEM at once. That ends at some size, and the compiler knows which. A v5e has 128 MiB of
-# VMEM, and one kernel may use 16 of them unless it asks for more. Here are two vectors of 256 MiB each.
+# So far, both arrays were in VMEM as a whole. That is possible only up to a certain size, and the compiler knows which.
+# A v5e has 128 MiB of VMEM, of which one kernel may use 16 MiB unless it asks for more, and the two vectors below have
+# 256 MiB each.
 
 # %%
 huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
 print(compiler.compile_tpu(add_vectors, huge, huge))
 
 # %% [markdown]
-# The table shows who needs the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`. It is no longer the whole
-# array, so it comes piece by piece, and the table gives it two buffers. Find a block that fits.
+# The table below shows which operands need the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`. An array
+# that is larger than its block comes piece by piece, and the table gives it two buffers. Find a block that fits.
 
 # %%
 viz.vmem_table(add_vectors, huge, huge)
 
 # %% [markdown]
-# So the way out is to cut the arrays into blocks and to let the kernel run once for each.
+# So the solution is to cut the arrays into blocks and to run the kernel once for each block.
 #
 # > **block**: the piece of an array that a kernel sees at once.
 # >
-# > **grid**: how often a kernel runs, along one axis or several: `grid=(4,)` is four runs, one after another.
+# > **grid**: how often a kernel runs, along one axis or several. With `grid=(4,)` it runs four times, one run after
+# > another.
 # >
 # > **step**: one run of a kernel, at one place of its grid.
 # >
-# > **BlockSpec**: how large the blocks of an array are, and its index map.
+# > **BlockSpec**: the shape of the blocks of an array, and its index map.
 # >
-# > **index map**: a function from the number of a step to the number of the block that belongs to it.
+# > **index map**: a function from the index of a step to the number of the block that the step works on.
 
 
 # %%
@@ -237,68 +245,70 @@ def add_in_large_blocks(x, y):
     return add_in_blocks(x, y, size=256 * 1024)
 
 
-# Without print, a report shows itself in pictures.
+# Without print, a report is shown as pictures.
 compiler.compile_tpu(add_in_large_blocks, huge, huge)
 
 # %% [markdown]
-# 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
-# on.
+# Now the kernel fits. It runs in 256 steps and needs three blocks of 1 MiB. VMEM holds each of them twice, so that the
+# next block can arrive while the kernel works on the current one.
 #
-# The report gives two times, and they differ. Both are right, but they know different things.
+# The report gives two times, which differ because each of them leaves something out.
 #
-# - The *cycles* come from the simulator. It knows how long a copy takes to answer. It does not know that all copies share
-#   one memory, and lets two of them run as fast as one.
-# - The *bytes* at the full speed of HBM know the shared memory, and nothing of waiting.
+# - The *cycles* come from the simulator, which knows how long a copy takes to answer. It does not know that all copies
+#   share one memory, so it lets two copies run as fast as one.
+# - The *bytes* at the full speed of HBM account for the shared memory, but not for any waiting.
 #
-# Neither is enough alone, so the longer one is the prediction. Here it is the bytes: *bound by HBM*. Of the picture
-# you need only the first bar for now. Nearly all of the time goes into waiting for copies. Adding is not the work.
+# Neither is enough alone, so the longer of the two is the prediction. Here the bytes take longer, and the report says
+# *bound by HBM*. Of the picture, you need only the first bar for now. It shows that most of the cycles go into waiting
+# for copies, and few of them into adding.
 #
-# Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the chip
-# can multiply matrices. The long vectors come near the slanted line. The short ones lie far below either line, because of
-# the wait you saw above. Nothing that adds two vectors gets above the slanted line, whoever writes it. The points are
-# from our own model, which lets copies reach a little less than the full speed, so its times differ from the compiler's.
-# The dashed line is explained in lesson 3.
+# The next picture compares the long vectors with the short ones. The slanted line is the speed that HBM allows, and the
+# flat line is the speed at which the chip can multiply matrices. The long vectors come near the slanted line, while the
+# short ones stay far below both lines because of the wait that you saw above. No kernel that adds two vectors gets
+# above the slanted line, whoever writes it. The points come from our own model, which lets copies reach a little less
+# than the full speed, so its times differ from the compiler's. The dashed line is a matter for lesson 3.
 
 # %%
 viz.three_roofs(
     {
-        "64 Mi numbers": roofline.predict(add_in_large_blocks, huge, huge),
-        "4096 numbers": roofline.predict(add_vectors, vector, vector),
+        "64 Mi elements": roofline.predict(add_in_large_blocks, huge, huge),
+        "4096 elements": roofline.predict(add_vectors, vector, vector),
     }
 )
 
 # %% [markdown]
-# > **predicted (model)**: computed by our own model, fitted on published timings, and not by the compiler. Lesson 3 builds
-# > it.
+# > **predicted (model)**: computed not by the compiler but by our own model, which is fitted to published timings and
+# > built in lesson 3.
 #
-# Does cutting help the small vectors too?
+# Does cutting help the short vectors, too?
 
 # %%
 print(compiler.compile_tpu(add_in_blocks, vector, vector))
 
 # %% [markdown]
-# The kernel did not change, and it moves as many bytes as before. By prediction it got slower: each of the four steps has
-# copies of its own to wait for, and only some of that waiting hides behind the step before. Blocks buy room; at a size
-# like this they cost time.
+# The kernel has not changed, and it moves as many bytes as before, but it is predicted to be slower. Each of the four
+# steps has to wait for its own copies, and the step before hides only a part of that wait. Blocks save room, but for
+# vectors this short they cost time.
 #
-# Here is the grid, to step through: press *Play*, or click into the picture and use the arrow keys, or click a block. Dark
-# blue is the block that the current step sees. Before each step, Pallas copies the blocks of `x` and `y` from HBM to
-# VMEM; after it, the block of `o` goes back. The table below counts the bytes.
+# You can step through the grid below: press *Play*, click a block, or click into the picture and use the arrow keys.
+# The block that the current step sees is dark blue. Before each step, Pallas copies the blocks of `x` and `y` from HBM
+# to VMEM, and after it, the block of `o` is copied back. The table below counts the bytes.
 
 # %%
 viz.grid_player(add_in_blocks, vector, vector)
 
 # %% [markdown]
-# The player draws what `grid.walk` finds: it reads the `pallas_call` out of your function and lists, for every step,
-# which block of which operand is there, and whether it had to be copied. The same list, as a table:
+# The player draws what `grid.walk` finds. It reads the `pallas_call` out of your function and lists, for every step,
+# which block of each operand is in VMEM and whether it had to be copied. The next cell adds up the copies.
 
 # %%
 for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
     print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
 
 # %% [markdown]
-# Now an experiment. Give `y` the index map `lambda i: (i // 2,)`: two steps in a row see the same block. Will Pallas copy
-# it twice? Say yes or no, then run the cell, and read at each step what stands between HBM and VMEM under `y_ref`.
+# Now give `y` the index map `lambda i: (i // 2,)`, so that two steps in a row see the same block. Will Pallas copy that
+# block twice? Write down yes or no, then run the cell and read, at each step, what the picture says under `y_ref`
+# between HBM and VMEM.
 
 
 # %%
@@ -317,14 +327,14 @@ for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
     print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
 
 # %% [markdown]
-# A block whose index stays the same stays in VMEM. That rule is worth a lesson of its own (lesson 4), because the order
-# of a grid decides how often an array is fetched.
+# A block stays in VMEM while its index stays the same from one step to the next. By that rule, the order of the grid
+# decides how often an array is fetched, which is the subject of lesson 4.
 #
 # ## The suspect
 #
-# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`, and the public
-# collections of Pallas puzzles that we know check answers with nothing else. Does it see anything wrong? Without the
-# `with` line the simulator would run the kernel. The line turns it off.
+# It is time to go back to the kernel at the top of this page. Pallas also has a plain interpreter, `interpret=True`,
+# and the public collections of Pallas puzzles that we know check answers with nothing else. Does it find the mistake?
+# In the next cell, the `with` line turns the simulator off, which would otherwise run the kernel.
 
 
 # %%
@@ -346,26 +356,28 @@ with pltpu.force_tpu_interpret_mode(None):
 print("interpret=True gives the right numbers:", bool((result == a + b).all()))
 
 # %% [markdown]
-# It has no objection. Now the four judges. *Numbers* compares with plain JAX. *Simulator* fills memory with NaN and keeps
-# the chip's order of steps. *Races* lets two cores share the work. *Compiler* asks whether a v5e takes it. The first that
-# refuses speaks.
+# The interpreter has no objection, so ask the four judges. *Numbers* compares the result with plain JAX, and
+# *simulator* fills memory with NaN and keeps the chip's order of steps. *Races* lets two cores share the work, and
+# *compiler* asks whether a v5e accepts the kernel. They are asked in this order, and the first one that refuses gives
+# its reason.
 
 # %%
 for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
     print(verdict)
 
 # %% [markdown]
-# Three judges pass it. The compiler does not. If you suspected the 100, you were right. A block in one dimension may be
-# the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128. It may be larger than the
-# array, as 1024 is here. Those numbers are the shape of the chip's vector registers:
+# Three judges pass the kernel, but the compiler refuses it, so if you suspected the 100, you were right. A block of one
+# dimension may be the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128
+# elements. It may be larger than the array, as a block of 1024 would be here. These sizes come from the chip's vector
+# registers:
 
 # %%
 rows, lanes = v5e.sublanes, v5e.lanes
-print(f"a vector register of a v5e: {rows} x {lanes} = {rows * lanes} numbers of 32 bits")
+print(f"a vector register of a v5e: {rows} x {lanes} = {rows * lanes} elements of 32 bits")
 
 # %% [markdown]
-# The reverse happens too: a kernel that the compiler takes, and that is wrong. This index map counts elements where it
-# should count blocks.
+# The opposite happens as well, when the compiler accepts a kernel that is wrong. The index map below counts elements
+# where it should count blocks.
 
 
 # %%
@@ -382,18 +394,19 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
     print(verdict)
 
 # %% [markdown]
-# The map has one mark for each block. Why is the last block right? The interpreter moves a block that lies past the end back
-# into the array, so steps 1, 2 and 3 all worked on the last one. A v5e does not move it: it halts.
+# The last line of the verdict has one mark for each output block. The last block is right only because the interpreter
+# moves a block that lies past the end back into the array, so that steps 1, 2 and 3 all worked on the last block. A v5e
+# does not move such a block; it halts.
 #
-# The last suspect adds the second half of a vector to the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2. Steps
-# 3, 4 and 5 come back to them and add. Two words are new.
+# The last suspect adds the second half of a vector to the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2, and
+# then steps 3, 4 and 5 come back to these blocks and add to them. Two of the functions that it uses are new.
 #
-# > **`pl.program_id`**: the number of the current step on one axis of the grid. `pl.program_id(0)` is the `i` of the index
-# > maps.
+# > **`pl.program_id`**: the index of the current step along one axis of the grid. `pl.program_id(0)` is the `i` of the
+# > index maps.
 # >
-# > **`pl.when`**: runs the function below it only at the steps where a condition holds.
+# > **`pl.when`**: runs the function below it only in the steps where a condition holds.
 #
-# What do you expect: is the plain interpreter content? Is the compiler? Write down who refuses.
+# Will the plain interpreter accept this kernel, and will the compiler? Write down who refuses it.
 
 
 # %% tags=["predict"]
@@ -428,15 +441,16 @@ for verdict in judges.judge(fold, lambda x: x[:3072] + x[3072:], long):
     print(verdict)
 
 # %% [markdown]
-# By the time the kernel comes back the blocks have left VMEM for HBM, and an output block is never copied in again. The
-# numbers judge uses the plain interpreter, which does fetch it again. So it passes a kernel that a chip would get wrong.
-# Only the simulator sees that the kernel added to what another block had left in that place. That is why there are four
-# judges, and why right numbers under `interpret=True` are not yet a right kernel.
+# When the grid comes back to a block, that block has already left VMEM for HBM, and an output block is never copied in
+# again. The numbers judge uses the plain interpreter, which does copy it in, so it passes a kernel that a chip would
+# get wrong. Only the simulator sees that the kernel added to what another block had left in that buffer. That is why
+# there are four judges, and why right numbers under `interpret=True` do not make a kernel right.
 #
 # ## Fourth way: inside a Keras layer
 #
-# A kernel is written to be used in a model. The first cell has chosen JAX for Keras, with KERAS_BACKEND=jax, so a layer may
-# call any JAX function, a kernel too. What happens if it does no more than that?
+# A kernel is written to be used in a model. The first cell has chosen JAX as the backend of Keras
+# (`KERAS_BACKEND=jax`), so a layer may call any JAX function, including a kernel. The next cell tries a layer that does
+# only that.
 
 # %%
 import keras
@@ -453,9 +467,9 @@ except Exception as error:
     print(errors.explain(error))
 
 # %% [markdown]
-# Keras traces `call` once with a batch of unknown size, only to learn the shape of the output, and a kernel cannot be
-# traced so. The way out is to tell Keras the shape: `compute_output_shape`. The decorator lets Keras find the class again
-# when it loads a model.
+# To learn the shape of the output, Keras traces `call` once with a batch of unknown size, and a kernel cannot be traced
+# that way. You avoid this by telling Keras the shape in `compute_output_shape`. The decorator in the next cell lets
+# Keras find the class again when it loads a model.
 
 # %%
 
@@ -477,7 +491,7 @@ ones = jnp.ones((4, 128))
 print(model.predict([ones, 2 * ones], verbose=0)[:, :4])
 
 # %% [markdown]
-# Does it survive saving and loading?
+# Does the layer survive saving and loading?
 
 # %%
 import pathlib
@@ -493,8 +507,9 @@ print(
 )
 
 # %% [markdown]
-# The library has this layer for any shape, `course_lib.frameworks.keras.Add`. The kernel behind it is in
-# `course_lib/kernels/elementwise`: this lesson's kernel with a grid, gradients, and plain JAX where there is no TPU.
+# The library has this layer for any shape, as `course_lib.frameworks.keras.Add`. The kernel behind it, in
+# `course_lib/kernels/elementwise`, is this lesson's kernel with a grid and gradients, and where there is no TPU it
+# falls back to plain JAX.
 
 # %% [markdown]
 # ## Five questions
@@ -502,25 +517,27 @@ print(
 # Answer each before you open it.
 #
 # <details><summary>1. A kernel ends with <code>return x_ref[...] + y_ref[...]</code>. What happens?</summary>
-# Pallas refuses it while tracing. A kernel returns nothing; it writes to its output refs.</details>
+# Pallas refuses the kernel when it traces it, because a kernel returns nothing and writes to its output refs
+# instead.</details>
 #
 # <details><summary>2. Your kernel has the right numbers with <code>interpret=True</code>. What do you know?</summary>
-# That the arithmetic is right. Not that the blocks are legal, that blocks are visited in an order the chip allows, that
-# two cores could share the work, or that it all fits into VMEM.</details>
+# You know that the arithmetic is right. You do not know whether the blocks are legal, whether it all fits into VMEM,
+# whether the chip allows the order in which they are visited, or whether two cores could share the work.</details>
 #
-# <details><summary>3. A grid of 4 steps, and the index map of <code>y</code> is <code>lambda i: (0,)</code>. How often is
-# <code>y</code> copied?</summary>
-# Once, before the first step. Its index never changes.</details>
+# <details><summary>3. A grid has 4 steps, and the index map of <code>y</code> is <code>lambda i: (0,)</code>. How often
+# is <code>y</code> copied?</summary>
+# It is copied once, before the first step, because its index never changes.</details>
 #
 # <details><summary>4. Which is legal for a float32 vector of 4096: a block of 100, of 512, of 1024, of 1536?</summary>
-# 512 (a power of two from 128 up) and 1024 (a multiple of 1024). Not 100 and not 1536.</details>
+# 512 is legal as a power of two from 128 up, and 1024 as a multiple of 1024, while 100 and 1536 are neither.</details>
 #
 # <details><summary>5. The report says "predicted (compiler)". Who predicts, and what is it worth?</summary>
-# The cycles come from the simulator inside the TPU's compiler; the time is those cycles over the clock, or the time to
-# move the bytes, whichever is longer. Good for comparing two versions of a kernel; a claim of speed needs a chip.</details>
+# The simulator inside the TPU's compiler predicts the cycles. The time is those cycles divided by the clock, or the
+# time to move the bytes, whichever is longer. It is good for comparing two versions of a kernel, but a claim of speed
+# needs a chip.</details>
 
 # %% [markdown]
-# Question 4, for those who like to see it:
+# The next cell checks the answer to question 4.
 
 
 # %%
@@ -540,18 +557,18 @@ for size in (100, 512, 1024, 1536):
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first one is the kernel you have just seen,
+# Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first is the kernel that you have just seen,
 # with one line missing.
 
 # %% [markdown]
 # ## Further
 #
-# What follows is for reading on. No exercise needs it.
+# No exercise needs what follows.
 #
 # ### The family
 #
-# Pallas is one language with several compilers behind it. The status is that of the
-# [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.
+# Pallas is one language with several compilers behind it. Their status is that of the [Pallas
+# changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.
 #
 # | name | you write for | status in JAX 0.11 and 0.12 |
 # |---|---|---|
@@ -560,10 +577,11 @@ for size in (100, 512, 1024, 1536):
 # | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
 # | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
 #
-# They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
+# They all have Refs, grids and `pallas_call` or its younger sister `pl.kernel`, but they make no promise that a kernel
 # for one is fast, or even legal, on another.
 #
-# And the TPUs among themselves? This is what JAX knows of their cores. Google's page on SparseCores has the v4 as well.
+# The TPUs differ among themselves, too, and the next cell prints what JAX knows of their cores. According to Google's
+# page on SparseCores, the v4 has some as well.
 
 # %%
 print("      TensorCores      SparseCores")
@@ -574,7 +592,7 @@ for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8
     print(f"{version!s:5} {cores}  {joined:14} {sparse.num_cores if sparse else 'none'}")
 
 # %% [markdown]
-# What runs where? We have tried the first row only. The others follow from what the packages need.
+# What runs where? We have tried only the first row of this table, and the others follow from what the packages need.
 #
 # | you have | simulator | v5e compiler | your kernels on a chip |
 # |---|---|---|---|
@@ -585,23 +603,25 @@ for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8
 # | an H100, H200 or B200 | yes | yes | GPU kernels (lesson 17) |
 #
 # **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
-# one line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`. One line before it matters more:
-# `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. PyTorch/XLA had
-# its last release, 2.9, in November 2025. TorchTPU, a beta of Google's, takes Pallas kernels too. Lesson 17 builds the bridge.
+# a single line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`. A line before it matters
+# more: `jax_import_guard()` must run before JAX is imported, because otherwise JAX locks the TPU and the program hangs.
+# PyTorch/XLA had its last release, 2.9, in November 2025. TorchTPU, a beta from Google, accepts Pallas kernels too, and
+# lesson 17 builds the bridge.
 #
-# **A little history**, after "Pallas: Custom Kernels in JAX" by the JAX team, November 2025. OpenAI's Triton showed that GPU
-# kernels can be written in Python. The project jax-triton let JAX call them. At the same time JAX grew Refs: memory that may
-# be written to, which its functional arrays cannot. A kernel language made of Refs, with Triton behind it, was the first
-# Pallas. TPUs and newer GPUs got compilers of their own, both called Mosaic. In the myth Pallas is a daughter of Triton. The
-# name Triton turned out to mean the nucleus of tritium, and the joke stayed.
+# **A little history**, as the JAX team tells it in "Pallas: Custom Kernels in JAX" (November 2025), begins with
+# OpenAI's Triton, which showed that GPU kernels can be written in Python. The project jax-triton let JAX call them. At
+# the same time JAX got Refs, which are memory that can be written to, unlike its functional arrays. A kernel language
+# made of Refs, with Triton behind it, was the first Pallas. TPUs and newer GPUs then got compilers of their own, both
+# called Mosaic. The name comes from the myth, in which Pallas is a daughter of Triton. It turned out that Triton was
+# named after the nucleus of tritium, but the joke stayed.
 #
 # **Where to read on.** The [Pallas documentation](https://docs.jax.dev/en/latest/pallas/index.html) has a part for TPUs
-# and one for GPUs; JAX keeps example kernels in its folder
-# [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops);
+# and one for GPUs. JAX keeps example kernels in its folder
+# [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops), and
 # [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
 #
-# Tutorials age fast here. `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024 tells you.
-# What the first of them gives today:
+# Tutorials age fast here: `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024 tells
+# you. The last cell shows what the first of them gives today.
 
 # %%
 try:
