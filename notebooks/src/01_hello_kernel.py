@@ -7,8 +7,7 @@
 # The kernel below adds two vectors, and every element of its result is right. Yet a TPU refuses to run it.
 #
 # You do not have to understand the code yet. Look at it, and write down which line you suspect. In half an hour you
-# will get the answer from the compiler of a TPU v5e, the chip that Colab lends for free. That compiler runs without a
-# TPU.
+# will get the answer from the compiler of a TPU v5e, the chip that Colab lends for free.
 #
 # ```python
 # def add_kernel(x_ref, y_ref, o_ref):
@@ -332,9 +331,9 @@ for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
 #
 # ## The suspect
 #
-# It is time to go back to the kernel at the top of this page. Pallas also has a plain interpreter, `interpret=True`,
-# and the public collections of Pallas puzzles that we know check answers with nothing else. Does it find the mistake?
-# In the next cell, the `with` line turns the simulator off, which would otherwise run the kernel.
+# Pallas also has a plain interpreter, `interpret=True`, and the public collections of Pallas puzzles that we know check
+# answers with nothing else. Does it find the mistake in the kernel at the top of this page? In the next cell, the
+# `with` line turns the simulator off, which would otherwise run the kernel.
 
 
 # %%
