@@ -89,13 +89,13 @@ def add_any(x, y):
 
 
 # %% answer="01.3" name="drops the keyword arguments" judge="exercise" says="(?s)read back, the layer became PallasAdd named 'pallas_add.*kwargs"
-#      """Adds its two inputs in a Pallas kernel."""
+#      """Add two inputs in a Pallas kernel."""
 # +    def __init__(self, **kwargs):
 # +        super().__init__()
 
 
 # %% answer="01.3" name="takes no name" judge="exercise" says="(?s)does not take name=.*\\*\\*kwargs"
-#      """Adds its two inputs in a Pallas kernel."""
+#      """Add two inputs in a Pallas kernel."""
 # +    def __init__(self):
 # +        super().__init__()
 

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Exercises 1: Hello, kernel
 #
-# Five kernels to write, configure or repair, and four questions about kernels to read. Each has an empty place for your
-# lines, a cell that checks them, and hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a
-# red page; only what is no Python at all, a missing bracket say, is red.
+# You write, configure or repair five kernels, and you answer four questions about kernels that you read. Each exercise
+# has an empty place for your lines, a cell that checks them, and hints if you ask for them. Nothing here needs a TPU. A
+# wrong answer gets a sentence, not a red page. Only code that is not Python at all, because of a missing bracket for
+# example, shows up in red.
 #
-# Come here from [lesson 1](../notebooks/01_hello_kernel.ipynb). About 53 minutes. Short of time? Do 01.1, 01.4 and 01.7.
-# Want more? 01.10 and 01.11, 35 minutes, begin with an empty cell.
+# Come here from [lesson 1](../notebooks/01_hello_kernel.ipynb). About 53 minutes.
+# Short of time? Do 01.1, 01.4 and 01.7. Want more? 01.10 and 01.11, 35 minutes, begin with an empty cell.
 #
-# What you have done is kept in `course_progress.json`, a small file that you may delete; `checks.progress()` shows it.
+# Your progress is kept in `course_progress.json`, a small file that you may delete, and `checks.progress()` shows it.
 
 # %%
 # FIRST CELL
@@ -24,9 +25,9 @@ from jax.experimental import pallas as pl
 #
 # *Difficulty 1 of 5. 5 minutes, 1 line. Fast track.*
 #
-# `add_vectors` is complete: it hands two arrays to a kernel. The kernel is yours. `x_ref`, `y_ref` and `o_ref` are
-# places in memory, not values: read all of one with `x_ref[...]`, write with `o_ref[...] = value`. The check tries
-# vectors of 4096, 1000 and 8 numbers.
+# `add_vectors`, below your cell, is complete: it passes two arrays to a kernel, which is yours to write. `x_ref`,
+# `y_ref` and `o_ref` are places in memory, not values. Read the whole of one with `x_ref[...]`, and write to one with
+# `o_ref[...] = value`. The check tries vectors of 4096, 1000 and 8 elements.
 
 
 # %% answer="01.1"
@@ -47,8 +48,9 @@ def add_vectors(x, y):
 checks.check("01.1", add_vectors)
 
 # %% [markdown]
-# Stuck? Each call gives one more hint; after an attempt, `checks.solution("01.1")` shows ours. Passed, and curious what
-# the compiler predicts? `checks.report("01.1")` is its report on your kernel.
+# If you are stuck, each call of `checks.hint("01.1")` gives one more hint, and after an attempt
+# `checks.solution("01.1")` shows our answer. Once you have passed, `checks.report("01.1")` shows the compiler's report
+# on your kernel.
 
 # %%
 # checks.hint("01.1")
@@ -59,14 +61,14 @@ checks.check("01.1", add_vectors)
 #
 # *Difficulty 2 of 5. 8 minutes, 4 lines.*
 #
-# Write `add_any(x, y)` with a kernel and a `pallas_call` of your own. It must work for float32, int32 and bfloat16,
-# for one axis or two, and give back the dtype it was given. The integers in the check are larger than 2^24: a
-# kernel that goes through float32 on the way loses some of them.
+# Write `add_any(x, y)` with a kernel and a `pallas_call` of your own. It must work for float32, int32 and bfloat16 and
+# for arrays with one axis or two, and its result must have the dtype of x and y. Some integers in the check are larger
+# than 2^24, so a kernel that converts them to float32 on the way gets some sums wrong.
 
 
 # %% answer="01.2"
 def add_any(x, y):
-    """x + y in a Pallas kernel, for any shape and dtype that x and y share."""
+    """Return x + y from a Pallas kernel, for any shape and dtype that x and y share."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, y_ref, o_ref):
@@ -87,17 +89,18 @@ checks.check("01.2", add_any)
 #
 # *Difficulty 3 of 5. 12 minutes, 4 lines.*
 #
-# Put a kernel into `keras.layers.Layer`: `PallasAdd` takes a list of two arrays and returns their sum. Use `add_vectors`
-# of 01.1, or write a kernel of its own. The check calls it, builds a model with an unknown batch size, runs `model.predict` on 20 rows in batches of 8 (the last
-# batch has 4), writes the layer to JSON and reads it back.
+# Write a `keras.layers.Layer` around a kernel: `PallasAdd` takes a list of two arrays and returns their sum. Use
+# `add_vectors` of 01.1, or write a new kernel. The check calls the layer and builds a model with an unknown batch size.
+# It runs `model.predict` on 20 rows in batches of 8, so that the last batch has only 4, and it writes the layer to JSON
+# and reads it back.
 #
-# Keras finds out the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas cannot
-# trace a kernel of unknown size. So tell Keras the shape yourself, in `compute_output_shape`.
+# Keras finds the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas cannot trace a
+# kernel of unknown size. So tell Keras the shape yourself, in `compute_output_shape`.
 
 
 # %% answer="01.3"
 class PallasAdd(keras.layers.Layer):
-    """Adds its two inputs in a Pallas kernel."""
+    """Add two inputs in a Pallas kernel."""
 
     ### BEGIN SOLUTION
     def call(self, inputs):
@@ -121,10 +124,10 @@ checks.check("01.3", PallasAdd)
 #
 # *Difficulty 2 of 5. 8 minutes, 1 line. Fast track.*
 #
-# The kernel is given: it adds one block. You choose how the arrays are cut. `configure(n)` returns three things for
-# vectors of `n` elements: the grid, the block shape, and the index map that says which block belongs to step `i`.
-# Two steps or more, every block exactly once, and the v5e compiler must accept the block. The check tries 4096, 8192
-# and 3072.
+# The kernel is given and adds one block, and you choose how the arrays are cut. For vectors of `n` elements,
+# `configure(n)` returns the grid, the block shape, and the index map that says which block belongs to step `i`. The
+# grid must have at least two steps and visit every block exactly once, and the v5e compiler must accept the block. The
+# check tries 4096, 8192 and 3072 elements.
 
 
 # %% answer="01.4"
@@ -146,11 +149,11 @@ checks.check("01.4", configure)
 #
 # *Difficulty 2 of 5. 7 minutes, 1 line.*
 #
-# Someone wrote this kernel for `2 * x + y`. Run it: the numbers are right. It is still wrong, and running it will not
-# tell you, not even in the simulator. On a chip `x_ref` is a copy that belongs to the pipeline. (The numbers judge reads
-# the kernel's code, so it does see it.)
+# Someone wrote this kernel for `2 * x + y`, and if you run it, the numbers are right. It is wrong all the same, because
+# on a chip `x_ref` is a copy that belongs to the pipeline. No run reveals that, not even in the simulator, but the
+# numbers judge sees it because it reads the kernel's code.
 #
-# Write `scaled_add_kernel` so that it computes the same and leaves its inputs alone.
+# Write `scaled_add_kernel` so that it computes the same result and leaves its inputs alone.
 
 
 # %% given="01.5-broken"
@@ -188,8 +191,8 @@ checks.check("01.5", scaled_add)
 #
 # *Difficulty 1 of 5. 2 minutes, 1 line.*
 #
-# `add_vectors` adds two float32 vectors of 6144 numbers, all in one step. How many bytes move between HBM and VMEM, both
-# ways together? Write the number with its unit, as text. Any unit of memory will do.
+# `add_vectors` adds two float32 vectors of 6144 elements in a single step. How many bytes move between HBM and VMEM, in
+# both directions together? Write the number with its unit, as text. Any unit of memory will do.
 
 # %% answer="01.6"
 moved = None
@@ -208,8 +211,8 @@ checks.check("01.6", moved)
 #
 # *Difficulty 2 of 5. 4 minutes, 1 line. Fast track.*
 #
-# `add_bias(x, b)` should add the same 1024 numbers `b` to every block of `x`. It does not. One line is wrong: which?
-# Answer with its number, or with its text.
+# `add_bias(x, b)` should add the same vector `b`, of 1024 elements, to every block of `x`. It does not, because one
+# line is wrong. Answer with the number of that line, or with its text.
 
 # %% given="01.7"
 checks.listing("01.7")
@@ -231,9 +234,9 @@ checks.check("01.7", line)
 #
 # *Difficulty 3 of 5. 3 minutes, 1 line.*
 #
-# `total(x)` should add the four blocks of a vector of 4096: the result has 1024 numbers. Which judge is the first to
-# refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`, or `"none"`? Decide before you try: the last `fold` of the
-# lesson looked much like it.
+# `total(x)` should add up the four blocks of a vector of 4096 elements, so its result has 1024 elements. Which judge is
+# the first to refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`, or `"none"`? Decide before you try, and
+# remember that it looks much like `fold`, the last kernel in "The suspect".
 
 # %% given="01.8"
 checks.listing("01.8")
@@ -255,16 +258,17 @@ checks.check("01.8", judge)
 #
 # *No points. 4 minutes, two or three sentences.*
 #
-# Why is no single judge enough? Write it as you would say it to a friend who knows NumPy. The check shows our answer and
-# what to look for. Then judge your own: below your text add the line `checks.assess("01.9", "yes")`, or `"partly"`, or `"no"`,
-# and run both cells again.
+# Why is no single judge enough? Write it as you would say it to a friend who knows NumPy. The check shows our answer
+# and what to look for, so that you can judge your own. Then add the line `checks.assess("01.9", "yes")` below your
+# text, or say `"partly"` or `"no"` in place of `"yes"`, and run both cells again.
 
 # %% answer="01.9"
 why = None
 ### BEGIN SOLUTION
-why = """The plain interpreter and the simulator compute the numbers and never ask whether a
-block is legal. The compiler knows what is legal and never looks at a number. And a race
-shows only where two cores run. Each of them passes some kernel that another refuses."""
+why = """The plain interpreter and the simulator compute the numbers, but they never ask
+whether a block is legal. The compiler knows what is legal, but it never looks at a number.
+A race shows only where two cores run. So each of them passes some kernel that another
+refuses."""
 checks.assess("01.9", "yes")
 ### END SOLUTION
 
@@ -279,10 +283,11 @@ checks.check("01.9", why)
 #
 # *Difficulty 4 of 5. 20 minutes, 12 lines. Further.*
 #
-# Nothing is given this time: no kernel, no call. Write `blend(x, y, t)` for three float32 vectors of the same length. Its
-# result is `x + t * (y - x)`, number by number: all of x where t is 0, all of y where it is 1. The length may be anything, and a
-# vector of 2 Mi numbers must fit too; so it needs blocks, and a grid whose last block hangs over the end. The check tries
-# 4096, 2500 and 130, then asks how much VMEM 2 Mi numbers would take.
+# This time nothing is given, neither a kernel nor a call. Write `blend(x, y, t)` for three float32 vectors of the same
+# length. Element by element, its result is `x + t * (y - x)`, which is x where t is 0 and y where t is 1. The length
+# may be anything, and vectors of 2 Mi elements must fit too, so `blend` needs blocks, and a grid whose last block may
+# extend past the end. The check tries 4096, 2500 and 130 elements, and then asks how much VMEM 2 Mi elements would
+# take.
 
 # %% answer="01.10"
 blend = None
@@ -317,14 +322,15 @@ checks.check("01.10", blend)
 #
 # *Difficulty 4 of 5. 15 minutes, 10 lines. Further.*
 #
-# Four vectors stand one behind the other in `ys`, each as long as `x`. `add_to_each(x, ys)` adds `x` to each of the four: the
-# result is as long as `ys`. Any kernel that the judges accept has a **score**: the bytes it moves between HBM and the chip for
-# an `x` of 4096 numbers. The fewer, the better; at **par**, 160,000 bytes, or below, it passes. What you do to the arrays
-# outside the kernel counts too: each such operation reads what it takes and writes what it makes, and only a reshape
-# is free. It may use 96 KiB of VMEM, so all of `ys` at once is too much. Lengths are multiples of 1024. Your best score is
-# kept: `checks.progress()` shows it.
+# `ys` holds four vectors, one behind the other and each as long as `x`. `add_to_each(x, ys)` adds `x` to each of the
+# four, so its result is as long as `ys`. Any kernel that the judges accept has a **score**, which is the number of
+# bytes that it moves between HBM and the chip for an `x` of 4096 elements. The fewer, the better, and it passes at
+# **par**, which is 160,000 bytes, or below. What you do to the arrays outside the kernel counts too: each such
+# operation reads its inputs and writes its result, and only a reshape is free. The kernel may use 96 KiB of VMEM, which
+# is too little for all of `ys` at once. All lengths are multiples of 1024. Your best score is kept, and
+# `checks.progress()` shows it.
 #
-# (A straightforward kernel moves 196,608 bytes. Work out where they go before you write another one.)
+# (A straightforward kernel moves 196,608 bytes. Work out where they go before you write a better one.)
 
 # %% answer="01.11"
 add_to_each = None
@@ -336,7 +342,7 @@ def sum_kernel(x_ref, y_ref, o_ref):
 
 
 def add_to_each(x, ys):
-    blocks = x.size // 1024  # step i: block i // 4 of x, with each of the four in turn
+    blocks = x.size // 1024  # step i adds block i // 4 of x to vector i % 4 of ys
     of_x = pl.BlockSpec((1024,), lambda i: (i // 4,))
     of_four = pl.BlockSpec((1024,), lambda i: (i % 4 * blocks + i // 4,))
     return pl.pallas_call(
@@ -359,8 +365,8 @@ checks.check("01.11", add_to_each)
 # %% [markdown]
 # ## Where next
 #
-# All passed? You have written, typed, wrapped, tiled and repaired a kernel, and read two of other people's. Lesson 2
-# opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best; lesson 4 takes up grids and blocks
-# where 01.4 leaves them.
+# If you have passed everything, you have written, typed, wrapped, tiled and repaired kernels, and read two that others
+# wrote. Lesson 2 opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best, and lesson 4 takes
+# up grids and blocks where 01.4 leaves them.
 #
 # <!-- next -->
