@@ -256,7 +256,7 @@ class NoLayer:
 
 
 @pytest.mark.parametrize(
-    "answer, says", [(no_layer, "no_layer is a function, and"), (NoLayer, "NoLayer is a class, but no Keras layer.")]
+    "answer, says", [(no_layer, "no_layer is a function, but"), (NoLayer, "NoLayer is a class, but not a Keras layer.")]
 )
 def test_what_is_no_layer_is_named(answer, says):
     said = checks.check("01.3", answer)
@@ -286,7 +286,7 @@ def test_what_is_no_grid_block_and_index_map_gets_one_sentence(settings):
 
 def test_what_returns_three_things_for_one_size_only_is_said():
     said = checks.check("01.4", lambda n: ((4,), (1024,), lambda i: (i,)) if n == 4096 else 7)
-    assert said.message.startswith("configure(8192) returned 7; asked are three things")
+    assert said.message.startswith("configure(8192) returned 7. It should return three things")
 
 
 def test_an_answer_that_leaves_python_is_not_yet(capsys):

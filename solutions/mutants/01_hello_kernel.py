@@ -88,7 +88,7 @@ def add_any(x, y):
 # +        return input_shape
 
 
-# %% answer="01.3" name="drops the keyword arguments" judge="exercise" says="(?s)read back, the layer became PallasAdd named 'pallas_add.*kwargs"
+# %% answer="01.3" name="drops the keyword arguments" judge="exercise" says="(?s)read back, the layer is a PallasAdd named 'pallas_add.*kwargs"
 #      """Add two inputs in a Pallas kernel."""
 # +    def __init__(self, **kwargs):
 # +        super().__init__()
@@ -131,7 +131,7 @@ def configure(n):
     return (1,), (n,), lambda i: (i,)
 
 
-# %% answer="01.4" name="every block twice in a row" judge="exercise" says="8 steps, and the output has 4 blocks"
+# %% answer="01.4" name="every block twice in a row" judge="exercise" says="8 steps, but the output has 4 blocks"
 def configure(n):
     return (2 * n // 1024,), (1024,), lambda i: (i // 2,)
 
@@ -179,7 +179,7 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
 # +    o_ref[...] = 2 * (x_ref[...] + y_ref[...])
 
 
-# %% answer="01.5" name="doubles y" judge="numbers" says="x and y have changed places"
+# %% answer="01.5" name="doubles y" judge="numbers" says="x and y are\\s+exchanged"
 # -    o_ref[...] = 2 * x_ref[...] + y_ref[...]
 # +    o_ref[...] = x_ref[...] + 2 * y_ref[...]
 
@@ -196,7 +196,7 @@ moved = "48 KiB"
 # %% answer="01.6" name="counts bits" judge="exercise" says="8 times too large: a byte has 8 bits"
 moved = "589,824 bytes"
 
-# %% answer="01.6" name="counts numbers" judge="exercise" says="how many numbers move\\. How many bytes is one float32"
+# %% answer="01.6" name="counts numbers" judge="exercise" says="how many elements move\\. How many bytes does one float32"
 moved = "18432 bytes"
 
 # %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asked is an amount of memory"
@@ -208,7 +208,7 @@ line = 7
 # %% answer="01.7" name="suspects the kernel" judge="exercise" says="(?s)line 2 is not the one.*the arithmetic is right"
 line = "o_ref[...] = x_ref[...] + b_ref[...]"
 
-# %% answer="01.7" name="suspects the number of steps" judge="exercise" says="One step for each block of x"
+# %% answer="01.7" name="suspects the number of steps" judge="exercise" says="one step for each block of x"
 line = 12
 
 # %% answer="01.7" name="names a line that is not there" judge="exercise" says="give a number from 1 to 15"
@@ -217,16 +217,16 @@ line = 16
 # %% answer="01.7" name="points at a blank line" judge="exercise" says="01.7 not yet: line 3 is blank\\."
 line = 3.0
 
-# %% answer="01.8" name="knows fold by heart" judge="exercise" says="(?s)left and visited again.*is the block ever left\\?"
+# %% answer="01.8" name="knows fold by heart" judge="exercise" says="(?s)leaves an output block and comes back.*Is the block ever left\\?"
 judge = "simulator"
 
-# %% answer="01.8" name="distrusts +=" judge="exercise" says="Step 0 writes x's first block"
+# %% answer="01.8" name="distrusts +=" judge="exercise" says="Step 0 writes the first block of x"
 judge = "numbers"
 
 # %% answer="01.8" name="suspects the block" judge="exercise" says="1024 is a multiple of 1024"
 judge = "compiler"
 
-# %% answer="01.8" name="suspects two cores" judge="exercise" says="Does this one declare any\\?"
+# %% answer="01.8" name="suspects two cores" judge="exercise" says="Does this kernel declare one\\?"
 judge = "Races"
 
 # %% answer="01.8" name="misspells" judge="exercise" says="(?s)none of the options.*did you mean .simulator.\\?"
@@ -264,7 +264,7 @@ checks.assess("01.9", "nearly")
 # +        in_specs=[block] * 3,
 
 
-# %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 2,097,152 numbers it needs 32 MiB of VMEM"
+# %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 2,097,152 elements, blend needs 32 MiB of VMEM"
 def blend(x, y, t):
     def kernel(x_ref, y_ref, t_ref, o_ref):
         o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
@@ -328,7 +328,7 @@ def blend(x, y, t):
     )(x, y, t)
 
 
-# %% answer="01.10" name="blends the other way round" judge="numbers" says="x and y have changed\\s+places"
+# %% answer="01.10" name="blends the other way round" judge="numbers" says="x and y are\\s+exchanged"
 # -    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
 # +    o_ref[...] = y_ref[...] + t_ref[...] * (x_ref[...] - y_ref[...])
 

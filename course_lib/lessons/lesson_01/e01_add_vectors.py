@@ -13,7 +13,7 @@ EXERCISE = Exercise(
     sizes=LENGTHS,
     reference=lambda x, y: x + y,
     hints=(
-        "x_ref and y_ref are places in memory. x_ref[...] reads all of one as a value you can compute with.",
+        "x_ref and y_ref are places in memory. x_ref[...] reads all of one as a value that you can compute with.",
         "o_ref[...] = value writes a value to the output.",
         "One line does it: o_ref[...] = x_ref[...] + y_ref[...]",
     ),

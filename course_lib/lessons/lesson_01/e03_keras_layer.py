@@ -17,12 +17,14 @@ def _call_layer(layer_class):
 
     if isinstance(layer_class, keras.layers.Layer):
         raise Unfit(
-            f"What you handed to check is a {type(layer_class).__name__} object, a layer that is made already.",
-            'hand over the class, without brackets: checks.check("01.3", PallasAdd).',
+            f"What you passed to check is a {type(layer_class).__name__} object, which is a layer, and not its class.",
+            'pass the class, without parentheses: checks.check("01.3", PallasAdd).',
         )
     if not isinstance(layer_class, type) or not issubclass(layer_class, keras.layers.Layer):
-        name = getattr(layer_class, "__name__", "What you handed to check")
-        kind = "a class, but no Keras layer" if isinstance(layer_class, type) else "a function, and a layer is a class"
+        name = getattr(layer_class, "__name__", "What you passed to check")
+        kind = (
+            "a class, but not a Keras layer" if isinstance(layer_class, type) else "a function, but a layer is a class"
+        )
         raise Unfit(
             f"{name} is {kind}.",
             "begin it with class PallasAdd(keras.layers.Layer): and give it a method call(self, inputs).",
@@ -51,7 +53,10 @@ def _layer_predicts(layer_class):
     x, y = map(np.asarray, at_random)
     got = model.predict([x, y], batch_size=8, verbose=0)
     if not np.allclose(got, x + y, atol=1e-6):
-        return f"model.predict differs from x + y by up to {np.abs(got - (x + y)).max():.3g}.", "look at call()."
+        return (
+            f"model.predict differs from x + y by up to {np.abs(got - (x + y)).max():.3g}.",
+            "look at what call returns.",
+        )
 
 
 def _layer_survives_json(layer_class):
@@ -62,7 +67,8 @@ def _layer_survives_json(layer_class):
     again = keras.saving.deserialize_keras_object(config, custom_objects={layer_class.__name__: layer_class})
     if again.name != "sum_of_two" or type(again) is not layer_class:
         return (
-            f"Written to JSON and read back, the layer became {type(again).__name__} named {again.name!r}.",
+            f"After it was written to JSON and read back, the layer is a {type(again).__name__} named {again.name!r}; "
+            f"it should be a {layer_class.__name__} named 'sum_of_two'.",
             "pass **kwargs on to super().__init__, and start get_config from super().get_config().",
         )
 
@@ -80,8 +86,9 @@ EXERCISE = Exercise(
     hints=(
         "A layer computes in call(self, inputs). Here inputs is a list of two arrays.",
         "compute_output_shape(self, input_shape) gets a list of two shapes and returns one. Without it, Keras "
-        "would trace your kernel with a batch of unknown size, and Pallas refuses that.",
-        "call returns add_vectors(*inputs), from 01.1; compute_output_shape returns input_shape[0].",
+        "would trace your kernel with a batch of unknown size, which Pallas refuses.",
+        "call returns add_vectors(*inputs), with the function of 01.1, and compute_output_shape returns "
+        "input_shape[0].",
     ),
     points=2,
 )

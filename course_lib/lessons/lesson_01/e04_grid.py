@@ -16,7 +16,7 @@ WHOLE_BLOCKS = ({"N": 4096}, {"N": 8192}, {"N": 3072})
 
 
 def _whole_blocks() -> list[tuple]:
-    """Return vectors whose lengths 1024 divides; another lesson handles remainders."""
+    """Return vectors whose lengths are multiples of 1024; a later lesson handles remainders."""
     return arguments(VECTORS, WHOLE_BLOCKS)
 
 
@@ -48,7 +48,7 @@ def _grid_block_and_map(n: int, settings: object) -> None:
         three and callable(settings[2]) and not any(isinstance(s, str) or callable(s) for s in settings[:2])
     ):
         raise Unfit(
-            f"configure({n}) returned {_shown(settings)}; asked are three things, in this order: the grid "
+            f"configure({n}) returned {_shown(settings)}. It should return three things, in this order: the grid "
             "and the block, which are tuples of integers, and the index map, which is a function.",
             "write return grid, block, index_map.",
         )
@@ -63,12 +63,12 @@ def _covers_once(configure):
     call = grid.walk(_call_configured(configure), *_whole_blocks()[0]).calls[0]
     output = call.outputs[0]
     if call.steps == 1:
-        return "The grid has one step: all of both vectors would be in VMEM at once.", "choose a smaller block."
+        return "The grid has one step, so all of both vectors would be in VMEM at once.", "choose a smaller block."
     if call.steps != len(np.unique(output.indices, axis=0)):
         return (
-            f"The grid has {call.steps} steps, and the output has {output.blocks[0]} blocks: some block is written "
+            f"The grid has {call.steps} steps, but the output has {output.blocks[0]} blocks, so some block is written "
             "more than once.",
-            "one step for each block: 4096 divided by the block size.",
+            "use one step for each block, that is, 4096 divided by the block size.",
         )
 
 
@@ -82,9 +82,9 @@ EXERCISE = Exercise(
     build=_call_configured,
     also=(_covers_once,),
     hints=(
-        "The grid is how many steps there are; the block is what one step sees; the index map says which block.",
-        "A legal one-dimensional block is a multiple of 1024, or a power of two from 128 up.",
-        "The index map returns a block number, not an element number: at step i it is block i.",
+        "The grid is the number of steps, the block is what one step sees, and the index map says which block it is.",
+        "A block of one dimension is legal if it is a multiple of 1024, or a power of two from 128 up.",
+        "The index map returns a block number, not an element number, so at step i it returns i.",
     ),
     points=1,
 )

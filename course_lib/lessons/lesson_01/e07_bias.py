@@ -38,18 +38,19 @@ EXERCISE = Exercise(
         function="add_bias",
         refused_by="numbers",
         near={
-            2: "The blocks are alike in shape, and their sum goes to the output: the arithmetic is right.",
-            6: "At step i it hands over block i of x, and every block of x is wanted once.",
-            7: "b has one block, number 0. It is the right one at every step, and it is copied only once.",
-            12: "One step for each block of x: that is as often as it should be.",
-            14: "The specs stand in the order of the kernel's refs, outputs last. What do they say?",
+            2: "Both blocks have the same shape, and their sum goes to the output, so the arithmetic is right.",
+            6: "Step i gets block i of x, and every block of x is needed once.",
+            7: "b has a single block, number 0. It is the right one at every step, and it is copied only once.",
+            12: "There is one step for each block of x, which is as many as there should be.",
+            14: "The specs come in the order of the kernel's refs, with the output last. What do the specs say?",
         },
-        why="each step has a block of its own to write, block i.",
+        why="step i has a block of its own to write, which is block i.",
     ),
     hints=(
-        "The kernel itself is right: what it sees is wrong, or what it writes lands in the wrong place.",
-        "Take step 2. Which block of x does it read, which of b, and where does the sum go?",
-        "An index map that is right for an input that never changes is wrong for an output that does.",
+        "The kernel itself is right. Either it sees the wrong block, or what it writes lands in the wrong place.",
+        "Take step 2. Which block of x and which block of b does it read, and where does the sum go?",
+        "An index map that always returns 0 is right for an input that every step needs. For an output, it makes "
+        "every step write the same block.",
     ),
     points=1,
 )

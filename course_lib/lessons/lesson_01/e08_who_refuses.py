@@ -49,19 +49,19 @@ EXERCISE = Exercise(
         options=(*judges.JUDGES, "none"),
         right="none",
         wrong={
-            "numbers": "Step 0 writes x's first block, and each later step adds its own: the sum of four blocks.",
-            "simulator": "It refuses an output block that is left and visited again. Read the index map of the "
-            "output at steps 0, 1, 2 and 3: is the block ever left?",
-            "races": "It runs two cores on an axis that a kernel declares parallel. Does this one declare any?",
-            "compiler": "A block of 1024 is a multiple of 1024, and four such blocks are 16 KiB: legal, and small.",
+            "numbers": "Step 0 writes the first block of x, and each later step adds another, so all four are added.",
+            "simulator": "The simulator refuses a kernel that leaves an output block and comes back to it. Read the "
+            "index map of the output at steps 0, 1, 2 and 3. Is the block ever left?",
+            "races": "Races runs two cores on an axis that a kernel declares parallel. Does this kernel declare one?",
+            "compiler": "A block of 1024 is a multiple of 1024, so it is legal, and four such blocks take only 16 KiB.",
         },
         why="the output's index never changes, so its block stays in VMEM.",
         proof=_who_refuses_total,
     ),
     hints=(
-        "Compare with `fold` in the lesson. What differs is one index map.",
+        "Compare it with `fold` in the lesson. The difference that matters is in one index map.",
         "Write down the output's block at steps 0, 1, 2 and 3. When does a block go back to HBM?",
-        "A block whose index stays the same stays in VMEM. Is there any step at which this one has left?",
+        "A block whose index stays the same stays in VMEM. Is there a step at which this block has left it?",
     ),
     points=1,
 )

@@ -16,9 +16,9 @@ def _serves_a_huge_vector(blend):
     needs = cost.vmem_bytes(grid.walk(blend, HUGE, HUGE, HUGE))
     if needs > limit:
         return (
-            f"For vectors of {HUGE.size:,} numbers it needs {text.size(needs)} of VMEM; a kernel may use "
+            f"For vectors of {HUGE.size:,} elements, blend needs {text.size(needs)} of VMEM, but a kernel may use only "
             f"{text.size(limit)}.",
-            "give it a grid, and blocks whose size does not grow with the vectors: four of them, each held twice.",
+            "give it a grid, and blocks whose size does not grow with the vectors. There are four, each held twice.",
         )
     return None
 
@@ -34,20 +34,20 @@ EXERCISE = Exercise(
     reference=lambda x, y, t: x + t * (y - x),
     slips=(
         judges.Slip(
-            means="x and y have changed places: where t is 0, the result is y",
+            means="x and y are exchanged, so that the result is y where t is 0",
             value=lambda x, y, t: y + t * (x - y),
-            next="where t is 0 the result is x, and where it is 1, y.",
+            next="make the result x where t is 0, and y where t is 1.",
         ),
     ),
     also=(_serves_a_huge_vector,),
     also_at=lambda: [tuple(at_random(HUGE, number, (0, 1)) for number in range(3))],
     hints=(
-        "Begin with what you know: a kernel of four refs, and a pallas_call as in add_vectors. Does it pass for short "
-        "vectors? Then cut.",
-        "How many blocks of 1024 does a vector of 2500 have? Two would leave numbers out. pl.cdiv(a, b) divides and "
-        "rounds up.",
-        "The last block may hang over the end: what is written there goes nowhere. One BlockSpec serves all four "
-        "refs: in_specs is a list of three, out_specs is one.",
+        "Begin with what you know, which is a kernel of four refs and a pallas_call as in add_vectors. Once it passes "
+        "for short vectors, cut them into blocks.",
+        "How many blocks of 1024 does a vector of 2500 elements have? Two would leave elements out, but pl.cdiv(a, b) "
+        "divides and rounds up.",
+        "The last block may extend past the end, because what is written there is discarded. One BlockSpec serves all "
+        "four refs: in_specs is a list of three, and out_specs is one.",
     ),
     points=2,
 )
