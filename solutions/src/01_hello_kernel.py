@@ -26,7 +26,7 @@ from jax.experimental import pallas as pl
 # *Difficulty 1 of 5. 5 minutes, 1 line. Fast track.*
 #
 # `add_vectors`, below your cell, is complete: it passes two arrays to a kernel, which is yours to write. `x_ref`,
-# `y_ref` and `o_ref` are places in memory, not values. Read the whole of one with `x_ref[...]`, and write to one with
+# `y_ref` and `o_ref` are places in memory, not values. Read all of a place with `x_ref[...]`, and write to it with
 # `o_ref[...] = value`. The check tries vectors of 4096, 1000 and 8 elements.
 
 
@@ -124,10 +124,10 @@ checks.check("01.3", PallasAdd)
 #
 # *Difficulty 2 of 5. 8 minutes, 1 line. Fast track.*
 #
-# The kernel is given and adds one block, and you choose how the arrays are cut. For vectors of `n` elements,
-# `configure(n)` returns the grid, the block shape, and the index map that says which block belongs to step `i`. The
-# grid must have at least two steps and visit every block exactly once, and the v5e compiler must accept the block. The
-# check tries 4096, 8192 and 3072 elements.
+# The kernel is given and adds one block, and you choose how the arrays are cut. Write `configure(n)`, which returns the
+# grid, the block shape, and the index map for vectors of `n` elements. The index map says which block belongs to step
+# `i`. The grid must have at least two steps and visit every block exactly once, and the v5e compiler must accept the
+# block. The check tries 4096, 8192 and 3072 elements.
 
 
 # %% answer="01.4"
@@ -150,8 +150,8 @@ checks.check("01.4", configure)
 # *Difficulty 2 of 5. 7 minutes, 1 line.*
 #
 # Someone wrote this kernel for `2 * x + y`, and if you run it, the numbers are right. It is wrong all the same, because
-# on a chip `x_ref` is a copy that belongs to the pipeline. No run reveals that, not even in the simulator, but the
-# numbers judge sees it because it reads the kernel's code.
+# on a chip `x_ref` is a copy that belongs to the pipeline. Running the kernel does not reveal that, not even in the
+# simulator, but the numbers judge sees it because it reads the kernel's code.
 #
 # Write `scaled_add_kernel` so that it computes the same result and leaves its inputs alone.
 
@@ -236,7 +236,7 @@ checks.check("01.7", line)
 #
 # `total(x)` should add up the four blocks of a vector of 4096 elements, so its result has 1024 elements. Which judge is
 # the first to refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`, or `"none"`? Decide before you try, and
-# remember that it looks much like `fold`, the last kernel in "The suspect".
+# remember that `total` looks much like `fold`, the last kernel in "The suspect".
 
 # %% given="01.8"
 checks.listing("01.8")
@@ -324,11 +324,11 @@ checks.check("01.10", blend)
 #
 # `ys` holds four vectors, one behind the other and each as long as `x`. `add_to_each(x, ys)` adds `x` to each of the
 # four, so its result is as long as `ys`. Any kernel that the judges accept has a **score**, which is the number of
-# bytes that it moves between HBM and the chip for an `x` of 4096 elements. The fewer, the better, and it passes at
-# **par**, which is 160,000 bytes, or below. What you do to the arrays outside the kernel counts too: each such
-# operation reads its inputs and writes its result, and only a reshape is free. The kernel may use 96 KiB of VMEM, which
-# is too little for all of `ys` at once. All lengths are multiples of 1024. Your best score is kept, and
-# `checks.progress()` shows it.
+# bytes that it moves between HBM and the chip for an `x` of 4096 elements. The fewer, the better, and a kernel passes
+# at **par**, 160,000 bytes, or below. What you do to the arrays outside the kernel counts too: each such operation
+# reads its inputs and writes its result, and only a reshape is free. The kernel may use 96 KiB of VMEM, which is too
+# little for all of `ys` at once. All lengths are multiples of 1024. Your best score is kept, and `checks.progress()`
+# shows it.
 #
 # (A straightforward kernel moves 196,608 bytes. Work out where they go before you write a better one.)
 
@@ -365,8 +365,8 @@ checks.check("01.11", add_to_each)
 # %% [markdown]
 # ## Where next
 #
-# If you have passed everything, you have written, typed, wrapped, tiled and repaired kernels, and read two that others
-# wrote. Lesson 2 opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best, and lesson 4 takes
-# up grids and blocks where 01.4 leaves them.
+# If you have passed everything, you have written, wrapped, tiled and repaired kernels, for several dtypes, and read two
+# that others wrote. Lesson 2 opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best, and
+# lesson 4 takes up grids and blocks where 01.4 leaves them.
 #
 # <!-- next -->
