@@ -131,8 +131,8 @@ print(
 #
 # The index map returns block numbers, never element numbers. A common mistake is to return `(8 * i, 128 * j)`. Pallas
 # multiplies by the block size once more, so step (1, 0) asks for row 64 of an array that has 16 rows. The judges refuse
-# such a map, and a v5e stops at this step: if the compiler cannot prove that a copy is in bounds, it inserts a check
-# that halts the core.
+# such a map. On a v5e, the kernel halts at this step, because the compiler adds a check to every copy that it cannot
+# prove to be in bounds.
 #
 # The next picture shows the same walk. To step through it, press *Play*, or click a block and use the arrow keys.
 # **Look for one thing:** which of the two numbers of the grid index changes at every step?
@@ -146,9 +146,9 @@ viz.grid_player(add_one, sheet)
 # to another output block, the block behind `o_ref` is copied back. You never write these copies, because the compiler
 # generates them.
 #
-# The two boxes that each array has in VMEM are its buffers (lesson 3; lesson 5 explains how they work). An array whose
-# blocks move has two: while a step works on the block in one buffer, the other is being filled with the next input
-# block or emptied of the last output block.
+# The boxes in VMEM are the buffers of each array (lesson 3), two if its blocks move. While a step works on the block in
+# one buffer, the next input block is copied into the other, or the previous output block is copied out of it. Lesson 5
+# explains the details.
 #
 # > **input window**: all buffers of one input taken together, as reports call them. The buffers of an output are its
 # > output window.
@@ -190,8 +190,8 @@ print(count(3, 4)[::8, ::128])  # one element of each block
 
 # %% [markdown]
 # The numbers run row by row, so **the last axis of the grid runs fastest**, as in nested loops. Pallas promises two
-# things: this order, and that scratch keeps its content. One step is done before the next begins, and a core does not
-# spread the steps of a grid over its units.
+# things: this order, and that scratch keeps its content. A core finishes the work of one step before it begins the
+# next, and does not spread the steps over its units.
 #
 # ## Which blocks does the chip take?
 #
@@ -239,9 +239,9 @@ print(legality((256, 512), (12, 128)).error)
 
 # %% [markdown]
 # For float32, the rule concerns the **last two** sizes of a block: **the second-to-last is a multiple of 8 and the last
-# a multiple of 128; either may instead be the whole axis.** For the array (12, 200), the block (12, 100) is refused
-# because of its 100 alone, since its 12 is the whole axis. A block need not divide the array: the last block of
-# (24, 384) extends past the end. A block may even be larger than the array, as (8, 128) is for an array of four rows.
+# a multiple of 128; either may instead be the whole axis.** The block (12, 100) of the array (12, 200) is refused only
+# because of its 100; its 12 is the whole axis. A block need not divide the array: the last block of (24, 384) extends
+# past the end. A block may even be larger than the array, as (8, 128) is for an array of four rows.
 #
 # The 8 and the 128 are the sublanes and the lanes of a vector register (lesson 2). They are also the shape of the
 # pieces in which arrays are laid out in memory.
@@ -265,36 +265,8 @@ print(legality((4, 512), (None, 512)).error)
 # %% [markdown]
 # A `None` counts as 1. Here this 1 is neither a multiple of 8 nor the whole axis, so both blocks with a `None` among
 # their last two sizes are refused. The message gives one way out: take all four rows at a time. If the kernel must see
-# one row at a time, follow the line with (4, 1, 512): give the array an axis of length 1, so that the block spans this
-# whole axis. The message mentions `jax.vmap` because `vmap` puts such a `None` into every block.
-#
-# What does the kernel see with a 1, and what with a `None`? The next cell also tries `pl.Squeezed()`, which is another
-# name for `None`.
-
-
-# %%
-def double_pages(x, one):
-    def double_kernel(x_ref, o_ref):
-        print(f"with {one}, one page is {jax.typeof(x_ref)}")
-        o_ref[...] = 2 * x_ref[...]
-
-    block = pl.BlockSpec((one, 8, 128), lambda p, i: (p, i, 0))
-    return pl.pallas_call(
-        double_kernel,
-        out_shape=x,
-        grid=(x.shape[0], x.shape[1] // 8),
-        in_specs=[block],
-        out_specs=block,
-    )(x)
-
-
-pages = jnp.arange(3 * 16 * 128.0).reshape(3, 16, 128)
-for one in (1, None, pl.Squeezed()):
-    print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
-
-# %% [markdown]
-# With 1, the kernel has to handle an axis of length 1. With `None` or `pl.Squeezed()`, the kernel does not see this
-# axis. The index map returns a number for the axis in either case.
+# one row at a time, give the array an axis of length 1, as in the line with (4, 1, 512), so that the block spans this
+# whole axis. The message mentions `jax.vmap` because `vmap` adds a `None` to every block.
 #
 # Narrower elements share registers. A register has 4 KiB, so it holds 8 x 128 elements of four bytes, 16 x 128 of two
 # bytes, or 32 x 128 of one byte. Is a block of (8, 128) legal for bfloat16, and is it legal for int8?
@@ -319,9 +291,9 @@ print(f"int8 in blocks of (8, 128), libtpu {compiler.libtpu_version()}:")
 print(legality((256, 512), (8, 128), jnp.int8).error or "legal")
 
 # %% [markdown]
-# A bfloat16 block may have half as many rows as a register. For int8 the answer depends on the compiler: libtpu 0.0.48,
-# which this course pins, refuses (8, 128), and libtpu 0.0.50 accepts it. Use a multiple of 16 rows for bfloat16 and of
-# 32 rows for int8, because these are legal everywhere and leave no register half empty.
+# A bfloat16 block may have 8 rows, half as many as a register. For int8 the answer depends on the compiler: libtpu
+# 0.0.48, which this course pins, refuses (8, 128), and libtpu 0.0.50 accepts it. Use a multiple of 16 rows for bfloat16
+# and of 32 rows for int8, because such blocks are legal with both versions and fill whole registers.
 #
 # A vector has only one axis, and its blocks follow a rule of their own, which you can read off two more tables.
 
@@ -346,7 +318,8 @@ viz.grid_player(product_a, small_x, small_w)
 # When two consecutive steps ask for the same block, Pallas skips the second copy, because the block is already in VMEM.
 # To decide this, it compares block indices and nothing else.
 #
-# In the next picture, which shows `b`, **look at the other operand:** when is `w_ref` copied here?
+# In the next picture, which shows `b`, **look at the other operand:** when is `w_ref` copied here? The cell after it
+# counts the copies and the bytes of both functions.
 
 # %%
 viz.grid_player(product_b, small_x, small_w)
@@ -369,8 +342,9 @@ ledger(product_b, small_x, small_w)
 
 # %% [markdown]
 # `a` keeps a strip of `x` and goes through all of `w` for it, and then through all of `w` again for the next strip. `b`
-# keeps a strip of `w` while it goes through `x`. The copies of `x`, `w` and the output number 4, 12 and 12 for `a`, and
-# 12, 3 and 12 for `b`. If an index map returns grid indices unchanged, such counts follow a rule:
+# keeps a strip of `w` while it goes through `x`. So `a` makes 4 copies of blocks of `x`, 12 of blocks of `w` and 12 of
+# output blocks, while `b` makes 12, 3 and 12. If an index map returns grid indices unchanged, such counts follow a
+# rule:
 #
 # > **The number of copies of an operand's blocks is the product of the lengths of the grid axes, from the first axis to
 # > the last one that the operand's index map uses.** The axes after that one add no copies. When you look for the last
@@ -412,10 +386,10 @@ print(
 # So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, which is 64 times. `b` fetches
 # `w` once, and the small `x` 8 times. Were you right, and for that reason?
 #
-# Why does `a` not take 26 times as long? The last three lines of the output show why. `a` takes as long as its bytes
-# need at full speed. `b` takes far longer than its bytes need, because about half of the cycles of each step are work,
-# and most of the rest are spent waiting for copies. Lesson 3 explains this price of a step, and no order of the steps
-# reduces it.
+# Why does `a` not take 26 times as long as `b`? The last three lines of the output show the reason. `a` takes as long
+# as its bytes need at full speed, but `b` takes far longer than that. About half of the cycles of each step of `b` are
+# work, and most of the rest are spent waiting for copies. Lesson 3 explains this price of a step, which no order of the
+# steps reduces.
 #
 # What happens if an index map computes its block index? Lesson 1 had a map with `i // 2`, which asks for each block
 # twice in a row.
@@ -553,8 +527,9 @@ print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
 # is zero, and our judges put NaN there so that you notice.
 #
 # Now swap the two axes, so that `k` comes first and `i` last. The grid becomes (4, 3), and the sums have the same terms
-# as before. Is the kernel still right? **Predict** the first step (k, i) at which `o_ref` comes back to a block that it
-# has left, which the player marks in orange.
+# as before. Is the kernel still right? **Predict** the first step (k, i) at which the grid returns to an output block
+# that it has left; the player marks it in orange. The cell after the player tries the kernel with `interpret=True` and
+# asks the judges.
 
 
 # %% tags=["predict"]
@@ -588,18 +563,17 @@ for verdict in judges.judge(fold_k_first, fold_in_jax, page):
 print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=False).ok)
 
 # %% [markdown]
-# On a chip, this kernel writes each block back when it leaves the block. When it returns to the block later, it adds to
-# what another block has left in VMEM. The numbers judge does not find the mistake, because it uses the plain
-# interpreter, which fetches the block again. The compiler does not check the order of the steps either, so only the
-# simulator judge refuses the kernel.
+# On a chip, each output block is written back when the grid leaves it. When the grid returns to the block later, the
+# kernel adds to what another block has left in VMEM. The numbers judge does not find the mistake, because it uses the
+# plain interpreter, which fetches the block again. The compiler does not check the order of the steps either, so only
+# the simulator judge refuses the kernel.
 #
 # > **visit**: a series of consecutive steps during which one block of an array stays in VMEM.
 #
 # Each output block may have only one visit, which gives this rule:
 #
-# > **All steps for which the index map names one output block must be consecutive**, whether they write to it or not.
-# > In practice, the first axes of the grid choose the output block and the block stays the same along the remaining
-# > axes, so the reduction goes last.
+# > **All steps whose index map returns the same output block must be consecutive**, whether they write to it or not. In
+# > practice, the first axes of the grid choose the output block, and the reduction goes last.
 #
 # Would a test with two output blocks have shown the mistake?
 
@@ -607,10 +581,10 @@ print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=F
 print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
 
 # %% [markdown]
-# The simulator judge refuses the kernel with two output blocks as well, but on a chip a test of the results would not
-# show the mistake. An output has two buffers, and its visits alternate between them. With two output blocks, each block
-# comes back to the buffer that it left, and finds its own sum there. So this kernel, if it is alone in its program, is
-# right for 16 rows and wrong for 24. Test with three output blocks or more.
+# The simulator judge refuses this case as well, but a test of the results on a chip would pass. An output has two
+# buffers, and its visits alternate between them. With two output blocks, each block comes back to the buffer that it
+# left, and finds its own sum there. So this kernel, if it is alone in its program, is right for 16 rows and wrong for
+# 24. Test with three output blocks or more.
 #
 # ## A product in tiles
 #
@@ -716,7 +690,7 @@ for kernel, scratch in ((in_output_kernel, ()), (in_scratch_kernel, (acc,))):
     )
 
 # %% [markdown]
-# The first kernel rounds the sum to bfloat16 at each of its 32 steps, the second only once, at the end.
+# The first kernel rounds the sum to bfloat16 at each of its 32 steps, and the second rounds it only once, at the end.
 # `pl.num_programs(2)` is the length of axis 2 of the grid, which the kernel needs to recognize the last step.
 #
 # ## Ragged edges
@@ -744,12 +718,11 @@ def show_padding(x):
 print(show_padding(twenty)[:, 0])
 
 # %% [markdown]
-# The simulator puts NaN there so that you notice, but a chip finds something else. These twenty rows take three tiles
-# of eight rows in HBM. The last four rows of the third tile are padding of the array, and they are copied in with the
-# tile. A block may also reach past the last tile, as the second block would here if blocks had 16 rows. Nothing is
-# copied for that part, so VMEM keeps what was there before: here what an earlier program left, and in a longer grid
-# what an earlier step left. Either may be zeros, or values that look plausible. You can tell *how many* elements lie
-# past the end, but not what they hold.
+# The simulator puts NaN there so that you notice, but a chip finds something else. In HBM, these twenty rows take three
+# tiles of eight rows. The last four rows of the third tile are padding, which is copied in with the tile. With blocks
+# of 16 rows, the second block would even reach past the third tile. Nothing is copied for that part, so the kernel
+# finds what an earlier step or an earlier program left in VMEM. Padding and leftovers may be zeros, or values that look
+# plausible. You can tell *how many* elements lie past the end, but not what they hold.
 #
 # Writing past the end is harmless. Of the last output block, only the tiles that exist are copied back, and the values
 # in the padding do not matter. Reading past the end is harmless as long as the kernel does not combine elements with
@@ -870,15 +843,14 @@ for block in ((6, 128), (3, 128), (8, 300), (6, 100)):
 #
 # ## Further
 #
-# No exercise needs what follows, and each part can be read on its own. The part to read before lesson 7 is the first
-# one.
+# No exercise needs what follows, and each part can be read on its own. Read the first part before lesson 7.
 #
 # ### How large a block?
 #
 # An array of 32 MiB is copied in blocks of 8 to 2048 rows. The first line that the cell prints says how long the bytes
 # take at the full speed of HBM, 32 MiB in and 32 MiB out. But each copy also has a latency, however small the copy is,
 # and with two buffers a step pays about half of it. **Guess:** from how many rows on do the bytes hide this latency?
-# Which block is the first that does not fit?
+# Which block is the first that does not fit into VMEM?
 
 
 # %% tags=["predict"]
@@ -916,8 +888,8 @@ for rows in (8, 32, 64, 128, 512, 1024, 2048):
 # continues to gain: the larger its blocks, the less often `x` and `w` are fetched, until VMEM is full.
 #
 # Blocks of 1024 rows need exactly 16 MiB, which is allowed: two buffers of 4 MiB for the input and two for the output.
-# The table below shows where the bytes go for blocks of 2048 rows, with one row for each operand. Type other sizes and
-# watch the total against the limit. In a copy both blocks have the same size, so change both rows. **Look for two
+# The table below shows where the bytes go for blocks of 2048 rows, with one line for each operand. Type other sizes and
+# compare the total with the limit. Both blocks of a copy have the same size, so change both lines. **Look for two
 # ways** to bring the total down to 16 MiB.
 
 # %%
@@ -1018,6 +990,36 @@ kept = next(note for note in report.notes if "XLA keeps" in note)
 print(textwrap.fill(kept, 92))
 
 # %% [markdown]
+# ### A 1 or a `None`
+#
+# What does the kernel see if the size of a block on some axis is 1, and what if it is `None`? The next cell also tries
+# `pl.Squeezed()`, which is another name for `None`.
+
+
+# %%
+def double_pages(x, one):
+    def double_kernel(x_ref, o_ref):
+        print(f"with {one}, one page is {jax.typeof(x_ref)}")
+        o_ref[...] = 2 * x_ref[...]
+
+    block = pl.BlockSpec((one, 8, 128), lambda p, i: (p, i, 0))
+    return pl.pallas_call(
+        double_kernel,
+        out_shape=x,
+        grid=(x.shape[0], x.shape[1] // 8),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+pages = jnp.arange(3 * 16 * 128.0).reshape(3, 16, 128)
+for one in (1, None, pl.Squeezed()):
+    print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
+
+# %% [markdown]
+# With 1, the kernel has to handle an axis of length 1. With `None` or `pl.Squeezed()`, the kernel does not see this
+# axis. The index map returns a number for the axis in either case.
+#
 # ### Single numbers in VMEM?
 #
 # The counting kernel filled a whole block of `o_ref` with its count. Could it have written single numbers instead of a
@@ -1043,10 +1045,10 @@ for memory in (pltpu.VMEM, pltpu.SMEM):
     print(f"{memory}:", "compiles" if report.ok else report.error)
 
 # %% [markdown]
-# A scalar cannot be stored in VMEM, but a block of 1 x 1 can, because the vector unit writes to VMEM, and it writes
-# blocks and parts of blocks from its registers. Single numbers go to SMEM, where whatever controls a kernel belongs:
-# counters, lengths, conditions. `o_ref[...] = 0` is refused for another reason, in SMEM too: a Ref does not broadcast
-# one number over a block. `jnp.zeros_like(o_ref)` is accepted because it is a block of zeros.
+# A scalar cannot be stored in VMEM, but a block of 1 x 1 can, because only the vector unit writes to VMEM, and it
+# writes blocks or parts of blocks. Single numbers go to SMEM, where whatever controls a kernel belongs: counters,
+# lengths, conditions. `o_ref[...] = 0` is refused for another reason, in SMEM too: a Ref does not broadcast one number
+# over a block. `jnp.zeros_like(o_ref)` is accepted because it is a block of zeros.
 #
 # ### How exact is a product?
 #
@@ -1262,9 +1264,8 @@ for dtype in (jnp.float32, jnp.bfloat16):
         print(f"{name:8}  at {place!s:8}  read {reading:3} bundles, write {writing:3}")
 
 # %% [markdown]
-# A start that is written in the program may have any value. In a Ref of 32-bit elements that is no wider than 128
-# lanes, every row is equally cheap. Elsewhere the compiler has to shift rows and lanes, which costs bundles, unless the
-# start is a multiple of 8 rows (32 rows for int8) and of 128 lanes.
+# A start that is written in the program may have any value. But unless it is a multiple of 8 rows and of 128 lanes, the
+# compiler has to shift rows and lanes, which costs bundles.
 #
 # What if the start is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that begins at such a
 # value. In the next cell, the start is `i`, then `8 * i`, then `32 * i`. Which of these does the compiler accept, and
@@ -1348,7 +1349,7 @@ for apart in (8, 12):
     print("compiles:", compiler.compile_tpu(ours, field, simulate=False).ok)
 
 # %% [markdown]
-# With slices 12 rows apart, the compiler divides 12 by 8, as the promise allows, and drops the remainder, so its
+# With slices 12 rows apart, the compiler may divide 12 by 8, as the promise allows, and drop the remainder, so that its
 # program begins at row 8. The simulator judge notices this, but it can do so only if the start follows from what is
 # known before the run, such as the indices of the step. So promise nothing that you have not checked yourself.
 #

@@ -53,7 +53,7 @@ checks.check("04.1", configure)
 #
 # The call below cuts `x` and the output into blocks of (8, 128), and the row `r` into blocks of (1, 128). The output
 # has as many rows of blocks as `x` has columns of blocks. Output block (i, j) is block (j, i) of `x`, plus the part of
-# `r` that belongs to the output's column j of blocks. Elements keep their places inside a block. Only the three index
+# `r` that belongs to column j of the output's blocks. Elements keep their places inside a block. Only the three index
 # maps are missing.
 
 
@@ -186,8 +186,8 @@ checks.check("04.4", moved)
 # *Difficulty 1 of 5. 4 minutes, 2 lines. Fast track.*
 #
 # `strips`, in the second cell, multiplies `x` by `w`: a step takes 8 whole rows of `x` and 128 whole columns of `w`,
-# and makes an output block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the line in the
-# comment, the kernel keeps a strip of `x` and fetches all of `w` for it, again and again. Leave the kernel and the
+# and makes an output block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the order in
+# the comment, the kernel keeps a strip of `x` and fetches all of `w` again for each strip. Leave the kernel and the
 # blocks as they are, and change what connects them: return a grid and three index maps with which the kernel moves at
 # most a quarter of the bytes.
 
@@ -280,7 +280,7 @@ checks.check("04.6", block_of_step)
 # *Difficulty 3 of 5. 12 minutes, 14 lines.*
 #
 # `fold` in the lesson added up the blocks of each row of blocks. `fold_broken` adds up the (8, 128) blocks of each
-# *column* of blocks. With `interpret=True` its numbers are right, but on a chip they are wrong from three output blocks
+# *column* of blocks. With `interpret=True` its results are right, but on a chip they are wrong from three output blocks
 # on, because the grid leaves each output block and comes back to it. Write `fold`, the kernel and its call, so that it
 # computes the same sums in the same blocks. The number of rows is a multiple of 8, and the number of columns need not
 # be a multiple of 128.
