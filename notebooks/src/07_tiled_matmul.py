@@ -5,9 +5,9 @@
 # 1, lesson 4, and the buffers and VMEM of lesson 5; lesson 3 helps with the roofs. You do not need a TPU; with one, you
 # can see how accurate a float32 matmul in one pass really is.*
 #
-# Below is one kernel, a tiled matmul whose blocks are `bm` x `bk` and `bk` x `bn`, and three choices of these three
-# block sizes. Each choice splits a matmul of 4096 x 4096 matrices into 512 steps with the same amount of work. Run the
-# three cells.
+# Below is one kernel, a tiled matmul whose blocks are `bm` x `bk` and `bk` x `bn`, and three choices of `bm`, `bk` and
+# `bn`. Each choice splits a matmul of 4096 x 4096 matrices into 512 steps with the same amount of work. Run the three
+# cells.
 
 # %%
 # FIRST CELL
@@ -95,7 +95,7 @@ print(f"XLA's own matmul:  {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
 # If a block held all of K, it would grow with K. So K is cut into blocks as well, and becomes the last axis of the
 # grid. Below is the same matmul, but it accumulates in `o_ref`. **Predict** three counts for the grid (3, 2, 3): how
 # often is `o_ref` set to zero, how often is a partial product added to it, and how often is a block of it written back
-# to HBM? Then press Play. The lane below VMEM counts how many parts of its sum `o_ref` already holds.
+# to HBM? Then press *Play*. The line below VMEM counts the partial products that `o_ref` already holds.
 
 
 # %% tags=["predict"]
@@ -141,8 +141,8 @@ for row in cost.traffic(grid.walk(in_small_blocks, x, y)):
 #
 # The output above is float32. A bfloat16 keeps only 8 binary digits, so a bfloat16 `o_ref` would round the sum at every
 # step. The kernel of the opening avoids this: it accumulates in a float32 scratch and rounds once, at the end. Lesson 4
-# compared the two kernels over 32 steps. **How far apart are they if all of K is a single step?** And how does each
-# error change as the same K is cut into more steps? Sketch two curves.
+# compared the two kernels over 32 steps. **How far apart are their errors if all of K is a single step?** And how does
+# each error change as K is cut into more steps? Sketch two curves.
 
 # %% tags=["predict"]
 deep_x = jax.random.normal(jax.random.key(2), (16, 4096), jnp.bfloat16)
@@ -188,8 +188,8 @@ viz.plot_picture(
 #
 # Now back to the opening. All steps do the same amount of work, so compare what they copy. Both input maps use k, the
 # last axis, which means that every step copies a block of x and a block of y. **With a pencil,** work out for `A` how
-# often all of x is copied, and how often all of y. The table below lists both counts and the MiB that follow from them,
-# then the MiB in the compiler's report and the time that this traffic takes.
+# often all of x is copied, and how often all of y. The table below lists both counts, the MiB that follow from them,
+# the MiB in the compiler's report, and the time that HBM needs for them.
 
 
 # %%
@@ -231,16 +231,15 @@ for name, report in (
     print(f"{name:28} {report.hbm_bytes / 2**20:5.0f} MiB {report.seconds * 1e6:6.0f} us")
 
 # %% [markdown]
-# Doubling bk changes nothing, while doubling bn nearly halves the time. So the bytes made `A` slow, and not the number
-# of steps.
+# Doubling bk changes nothing, while doubling bn nearly halves the time. So `A` is slow because of its bytes, not
+# because of its number of steps.
 #
 # ## What a step costs besides its matmul
 #
 # `B` and `C` copy less than HBM could deliver in their time, yet they are far slower than the matrix units allow. A v5e
-# has four MXUs of 128 x 128, which together do 65,536 multiply-adds per cycle. (A v6e has two of 256 x 256, which do
-# twice as many.) At that rate, a step of `C` would take 2048 cycles. It takes some 300 more, which we call the overhead
-# of the step. **Predict** the overhead with half of `C`'s bk and with twice its bk: is it half and twice as large, or
-# about the same?
+# has four MXUs of 128 x 128, which together do 65,536 multiply-adds per cycle. At that rate, a step of `C` would take
+# 2048 cycles. It takes some 300 more, which we call the overhead of the step. **Predict** the overhead with half of
+# `C`'s bk and with twice its bk: is it half and twice as large, or about the same?
 
 # %% tags=["predict"]
 print("cycles of a step, predicted (compiler)")
@@ -260,14 +259,14 @@ for name, bm, bk, bn, report in (
     )
 
 # %% [markdown]
-# A step has an overhead of 300 to 500 cycles, and a short step has no less of it than a long one. In lesson 3, with
-# blocks of 128, a step waited for its copies. Here the copies are the smaller part: if the index maps stand still, so
-# that no new block is copied, most of the overhead remains (*Further* shows it). So take fewer steps by making bk
-# longer. A longer bk costs no bytes; it costs VMEM.
+# The overhead of a step is 300 to 500 cycles, and a short step has as much of it as a long one. In lesson 3, with
+# blocks of 128, a step waited for its copies. Here copies explain only a small part of the overhead: *Further* shows
+# that most of it remains when no new block is copied. So take fewer steps by making bk longer, which adds no bytes but
+# takes more VMEM.
 #
 # `B` is not the fastest, although it copies the least. Copies that are hidden behind the matmul take no extra time, so
-# having fewer of them gains nothing, and a step of `B` costs some 50 cycles more than one of `C`. (Is this because its
-# larger accumulator is loaded and stored at every step? *Further* tests this.)
+# copying less gains nothing, and a step of `B` takes some 50 cycles more than one of `C`. (*Further* tests whether the
+# larger accumulator of `B` is the reason.)
 #
 # ## Room
 #
@@ -314,27 +313,27 @@ print(
 
 # %% [markdown]
 # With all of K in one block, x is copied only once: its block index now changes only with i, so the block stays in VMEM
-# while j runs. There are also few steps. As a result, (512, 4096, 512) is a little faster than XLA's own matmul. (For
-# XLA's operations, the report counts every array once, because it does not say how XLA cuts them into blocks.) A search
-# led the course's library, `course_lib/kernels/matmul`, to the same choice.
+# while j runs. There are also few steps. As a result, (512, 4096, 512) is a little faster than XLA's own matmul. (The
+# report counts every array of XLA's matmul once, because it does not know the blocks that XLA chose.) The course's
+# library, `course_lib/kernels/matmul`, came to the same choice by a search.
 #
-# This is not a rule for all shapes. At K = 65,536, a strip of x and a strip of y with two buffers each would take 256
-# MiB.
+# This is not a rule for all shapes. At K = 65,536, strips of x and of y that are 512 wide would take 256 MiB, with two
+# buffers each.
 #
 # **This answers the opening.** The slow choice is `A`, and the block size that must not be small is bn. While K is cut,
-# bm and bn decide the bytes, bk decides only the number of steps, and VMEM limits all three. And with better blocks,
-# the kernel of the opening can catch up with XLA. *A good place for a break.*
+# bm and bn decide the bytes, bk decides only the number of steps, and VMEM limits all three. With better blocks, the
+# kernel of the opening catches up with XLA. *A good place for a break.*
 #
 # Three topics remain. This matmul does not raise them, but your next one may: ragged sizes, transposed operands, and
 # float32.
 #
 # ## Ragged on all three axes
 #
-# If a block hangs over M or N, its step computes rows or columns of the output that do not exist, and these are
-# dropped. If it hangs over K, whatever lies there is *added to the sum*. Lesson 4 masked such elements with
-# `jnp.where`. In the kernels below, `left` is how much of K is left at this step, so a K of 300 in blocks of 128 gives
-# 300, then 172, then 44. **Which of four kernels are right:** the one without a mask, the one that masks x, the one
-# that masks y, or the one that masks both?
+# If a block extends past the end of M or N, its step computes rows or columns of the output that do not exist, and
+# these are dropped. If it extends past the end of K, the garbage there is *added to the sum*. Lesson 4 masked such
+# elements with `jnp.where`. In the kernels below, `left` is how much of K is left at this step, so a K of 300 in blocks
+# of 128 gives 300, then 172, then 44. **Which of four kernels are right:** the one without a mask, the one that masks
+# x, the one that masks y, or the one that masks both?
 
 
 # %%
@@ -344,7 +343,7 @@ def within(block, axis, left):
     return jnp.where(place < left, block, jnp.zeros_like(block))
 
 
-# This is product() for ragged sizes: blocks may hang over, and masks names those to mask.
+# This is product() for ragged sizes; masks names the operands whose blocks are masked.
 def ragged_product(x, y, masks):
     (m, depth), n = x.shape, y.shape[1]
     bm, bk, bn = 32, 128, 128
@@ -397,12 +396,13 @@ for masks in ("", "x", "y", "xy"):
 #
 # ## Transposed operands
 #
-# A gradient needs `x @ y.T` and `x.T @ y`. If y is transposed before the kernel, XLA may do that in a separate
-# operation, which copies y in HBM. Inside the kernel, you can write `y_ref[...].T`, or name the axes to sum over:
+# A backward pass needs matmuls such as `x @ y.T` and `x.T @ y`. If y is transposed before the kernel, XLA may do that
+# in a separate operation, which copies y in HBM. Inside the kernel, you can write `y_ref[...].T`, or name the axes to
+# sum over:
 #
-# > **dot_general**: a matmul that names its contracted axes, over which it multiplies and sums.
-# > `jax.lax.dot_general(x, y, axes)` takes as axes the contracted ones, ((of x), (of y)), and then the batch axes:
-# > `(((1,), (0,)), ((), ()))`, with no batch axes, is the plain matmul.
+# > **dot_general**: a matmul that names its contracted axes, over which it multiplies and sums. In
+# > `jax.lax.dot_general(x, y, axes)`, `axes` is a pair: the contracted axes (of x, of y), then the batch axes (of x, of
+# > y). The plain matmul has no batch axes: `(((1,), (0,)), ((), ()))`.
 #
 # **Which axes does `x @ y.T` contract, and which does `x.T @ y`?** The result has the remaining axes of x first, and
 # then those of y.
@@ -420,7 +420,7 @@ print(
 )
 
 # %% [markdown]
-# In a kernel, a transposed operand costs a few percent (*Further* shows it). Take care with the index maps: for
+# In a kernel, a transposed operand costs at most a few percent, as *Further* shows. Take care with the index maps: for
 # `x @ y.T`, the columns of the output belong to the first axis of y.
 #
 # ## How accurate is a float32 matmul?
@@ -434,12 +434,13 @@ print(
 #
 # > **pass**: one bfloat16 matmul on the matrix units. A float32 matmul takes one, three or six passes.
 #
-# A kernel must have the precision of its reference. If the reference names no precision, a chip rounds both in the same
-# way. If the reference says `"highest"`, or sums without a matmul, then a kernel whose matmul names no precision is
-# wrong on a chip, and the checks of this course refuse it.
+# A kernel must be as precise as its reference. If neither names a precision, a chip rounds both in the same way. But if
+# the reference says `"highest"`, or sums without a matmul, a kernel that names no precision is wrong on a chip, and the
+# checks of this course refuse it.
 #
 # Below, the passes are spelled out in plain JAX. One bfloat16 keeps 8 binary digits, so two parts keep 16. **Predict**
-# roughly the relative error of one pass, and that of three. Do the errors rise with K?
+# roughly the relative error of one pass, and that of three. Do the errors rise with K? The second cell adds the cycles
+# that each choice takes, predicted (compiler).
 
 
 # %% tags=["predict"]
@@ -526,21 +527,21 @@ cycles = {name: round(report.cycles / 64) for name, report in by_level.items()}
 viz.precision_explorer(error_curves, cycles=cycles)
 
 # %% [markdown]
-# In one pass, rounding the operands is the whole error; operands that *are* bfloat16 lose nothing when they are
+# In one pass, the error comes from rounding the operands; operands that *are* bfloat16 lose nothing when they are
 # multiplied. Three passes are 500 times more accurate than one, and six are as accurate as float32 itself. They take
-# nearly three and six times as long. The errors of one pass and of three do not rise with K: if the signs are random,
-# the sums grow as fast as their errors do.
+# nearly three times and more than five times as long. The errors of one pass and of three do not rise with K: if the
+# signs are random, the sums grow as fast as their errors do.
 #
-# That one pass rounds to bfloat16 is what JAX's page says. The rounding happens inside the unit, so you cannot see it
-# in the program. On your machine, the judges and the simulator multiply in float32. **A kernel that needs more than
+# JAX's page says that one pass rounds to bfloat16. You cannot see this in the program, because the rounding happens
+# inside the unit, and the judges and the simulator on your machine multiply in float32. **A kernel that needs more than
 # three digits of float32 must ask for that precision.** Otherwise it is right on your machine and wrong on a chip.
 #
 # ## Five questions
 #
-# Answer each question before you open it.
+# Answer each question before you open its answer.
 #
 # <details><summary>1. A bfloat16 matmul of 2048 x 8192 x 1024 (M, K, N) has the blocks bm = 512, bk = 1024, bn = 256.
-# How often is all of x copied, and how often all of y? How many MiB of y is that?</summary>
+# How often is all of x copied, and how often all of y? How many MiB is that for y?</summary>
 # x is copied 1024 / 256 = 4 times, and y 2048 / 512 = 4 times. For y that is 4 times 16 MiB.</details>
 #
 # <details><summary>2. How much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
@@ -582,8 +583,8 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 # ### One block
 #
 # The simplest matmul has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with a
-# pencil,** which of the sizes N = 256, 512, 1024, 2048 and 4096 fit, if three bfloat16 matrices of N x N have 16 MiB of
-# VMEM. And by what factor does the *program* grow when N doubles?
+# pencil,** which of the sizes N = 256, 512, 1024, 2048 and 4096 fit, if three bfloat16 matrices of N x N share 16 MiB
+# of VMEM. And by what factor does the *program* grow when N doubles?
 
 
 # %% tags=["predict"]
@@ -796,8 +797,8 @@ print("(predicted (compiler))")
 print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many operations")
 
 # %% [markdown]
-# On a v5e it takes about half as long as bfloat16, but not every TPU multiplies int8 faster. What the int8 values stand
-# for is kept outside the matmul, for example as a scale for each column; lesson 9 shows how.
+# On a v5e, an int8 matmul takes about half as long as a bfloat16 one, but not every TPU multiplies int8 faster. The
+# scale of the values, for example one factor per column, is kept outside the matmul; lesson 9 shows how.
 #
 # ### What a transposed operand costs
 #

@@ -120,10 +120,10 @@ checks.check("07.2", scaled)
 # Answer A and B with a plain number, and C with text such as `"12,345 cycles"`.
 #
 # - **A** If a bfloat16 sum begins at 0, and 1 is added to it again and again, at which value does it stop growing?
-# - **B** int8 values go from -128 to 127, and int32 ends at 2,147,483,647. From how large a K on can the matmul of two
-#   int8 matrices leave int32?
-# - **C** A float32 matmul of 1024 x 1024 x 1024 has `precision="highest"`. How long are the matrix units at work, if
-#   they do 65,536 bfloat16 multiply-adds per cycle?
+# - **B** int8 values go from -128 to 127, and int32 ends at 2,147,483,647. What is the smallest K for which the matmul
+#   of two int8 matrices can exceed the range of int32?
+# - **C** A float32 matmul of 1024 x 1024 x 1024 has `precision="highest"`. How many cycles are the matrix units busy,
+#   if they do 65,536 bfloat16 multiply-adds per cycle?
 # - **D** Three passes split x into x1 + x2 and y into y1 + y2. Which of the four products do they leave out: `"x1 y1"`,
 #   `"x1 y2"`, `"x2 y1"` or `"x2 y2"`?
 
@@ -183,8 +183,8 @@ checks.check("07.4", gradients)
 # *Difficulty 3 of 5. 12 minutes, 4 lines. Fast track.*
 #
 # The kernel of the lesson's opening is given, with 16 MiB of VMEM, and you choose its blocks. For each of these
-# bfloat16 matmuls M x K x N, the time, predicted (compiler), may be 1.15 times that of the best blocks that a search of
-# ours has found:
+# bfloat16 matmuls M x K x N, the time, predicted (compiler), may be at most 1.15 times that of the best blocks that our
+# search has found:
 #
 # - 512 x 8192 x 2048,
 # - 16 x 4096 x 4096,
@@ -245,9 +245,9 @@ checks.check("07.5", blocks)
 #
 # *Difficulty 3 of 5. 8 minutes, 4 lines to change.*
 #
-# `broken(x, y)` should multiply two bfloat16 matrices and round the result once. It has four mistakes, and each of them
-# has been made by people who knew better. Copy it into the answer cell as `mended` and check it. Then mend what the
-# verdict names, and check again. Keep the blocks: 32 divides M, and 128 divides K and N.
+# `broken(x, y)` should multiply two bfloat16 matrices and round the result once. It has four mistakes. Copy it into the
+# answer cell as `mended` and check it. Then mend what the verdict names, and check again. Keep the blocks: 32 divides
+# M, and 128 divides K and N.
 
 
 # %% given="07.6-broken"
@@ -404,9 +404,9 @@ checks.check("07.8", why)
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
 # Write `careful(x, y)`, the matmul of float32 matrices x[M, K] and y[K, N], from bfloat16 matmuls alone and without
-# `precision=`. Every dot in your kernel takes bfloat16 operands. The relative error of the result, the root of the mean
-# squares, may be 0.00003, while one pass has some 0.002. M, K and N may have any size, and K is long, so cut it into
-# blocks and mask those that hang over. The blocks may not grow with any of the three axes.
+# `precision=`. Every dot in your kernel takes bfloat16 operands. The relative error of the result (root mean square)
+# may be at most 0.00003; that of one pass is some 0.002. M, K and N may have any size, and K is long, so cut it into
+# blocks and mask those that extend past its end. The blocks may not grow with any of the three axes.
 
 # %% answer="07.9"
 careful = None
@@ -463,9 +463,9 @@ checks.check("07.9", careful)
 # Write `fast(x, y)`, a matmul of bfloat16 matrices that accumulates in float32, in as few cycles as possible, predicted
 # (compiler), for 4096 x 4096 x 4096. You may write any kernel that is faster than the one in the lesson's *Room*, where
 # blocks of (512, 4096, 512) take 1,075,003 cycles. The matrix units alone need 1,048,576 of these, so find out what the
-# others are spent on. The judges call `fast` with small sizes, powers of two from 128 on, so cut your blocks down to
-# the arrays. If your kernel needs more than 16 MiB of VMEM, ask for it with `vmem_limit_bytes`. A check may take half a
-# minute, because a long step is a long program.
+# rest is spent on. The judges call `fast` with small sizes, powers of two from 128 on, so limit your blocks to the size
+# of the arrays. If your kernel needs more than 16 MiB of VMEM, ask for it with `vmem_limit_bytes`. A check may take
+# half a minute, because a long step is a long program.
 
 # %% answer="07.10"
 fast = None

@@ -123,7 +123,7 @@ EXERCISE = Exercise(
     hints=(
         "a.astype(jnp.bfloat16) keeps the leading bits of a. What is left of a when you subtract them, and how many "
         "bits of the remainder does another bfloat16 keep?",
-        "First mask the float32 blocks that hang over K, and then split them into x1, x2, y1 and y2. Three of the four "
+        "First mask the float32 blocks that extend past K, then split them into x1, x2, y1 and y2. Three of the four "
         "products are large enough to count.",
         "o_ref is float32, so it can be the accumulator: o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1), each "
         "with preferred_element_type=jnp.float32.",
