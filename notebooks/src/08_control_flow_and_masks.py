@@ -2,9 +2,7 @@
 # # Lesson 8: Control flow and masks
 #
 # *60 minutes, then 59 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
-# 1, lesson 4, and the units and bundles of lesson 2. You do not need a TPU. On a real TPU, the memory past the end of
-# an array holds whatever was left there, which may look like valid values or may be NaN. The simulator first puts NaN
-# there (in integer arrays the largest integer), and then other values where NaN could not reveal a mistake.*
+# 1, lesson 4, and the units and bundles of lesson 2. You do not need a TPU.*
 #
 # The kernels below compute the same result in three ways: for each column of a square table, they add up the elements
 # on the diagonal and above it. Nearly half of the blocks lie below the diagonal and have nothing to add. `A` works on
@@ -126,7 +124,7 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
 
 # %% [markdown]
 # Python cannot decide on a value that exists only when the kernel runs. `pl.when` can, but a branch is either taken or
-# not, so it needs one answer and not 1024.
+# not, so its condition must be a single value and not 1024.
 #
 # > **scalar predicate**: one condition for a whole step, decided by the scalar unit. `pl.when` and `jax.lax.cond` take
 # > one. It may depend on grid indices, on values in SMEM, and on a block that was reduced to one value, for example
@@ -135,10 +133,10 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
 # > **vector predicate**: one condition for each element. `jnp.where` takes one, and selects between two values that
 # > have both been computed.
 #
-# Because both values must exist, `jnp.where` computes both sides. The next kernel needs the sine of 512 rows in four of
-# its 16 steps, and a sine takes more than a hundred VPU operations for each register. All index maps are constant, so
-# nothing is copied between the steps. **Predict:** on average, how many times longer does a step take with `where` than
-# with `cond`?
+# Because both values must exist, `jnp.where` computes both sides. The next kernel needs the sine of its block in some
+# of its 16 steps, and a sine takes more than a hundred VPU operations for each register. All index maps are constant,
+# so nothing is copied between the steps. **Predict:** if four steps need the sine, how many times longer does a step
+# take on average with `where` than with `cond`?
 
 
 # %% tags=["predict"]
@@ -165,13 +163,14 @@ for how in ("where", "cond"):
 
 # %% [markdown]
 # `where` pays for the sine in every step, and `cond` only in the steps that need it. The ratio is smaller than four,
-# because a step without the sine still reads its block and writes it. If every step needs the sine, `cond` is the more
+# because a step without the sine still loads and stores its block. If every step needs the sine, `cond` is the more
 # expensive of the two. (`cond` returns a value, whereas `pl.when` runs a function that may write to refs. If both
 # branches are small, the compiler may compute both and select: *Further*.)
 #
-# A scalar predicate needs a scalar, and the next cell asks in which memory to keep it. Its loop gets one value in each
-# iteration, from SMEM, from VMEM, or as the sum of a register in VMEM, and multiplies a register by it. (The code and
-# the viewer below call an iteration a turn.) **Guess** the order of the three.
+# A scalar predicate needs a scalar. In which memory should it be kept? Each iteration of the loop below multiplies a
+# register by one scalar, which is read from SMEM, read from VMEM, or computed as the sum of a register. (`unroll=8`
+# asks for eight iterations side by side, as the next section explains. The code calls an iteration a turn.) **Guess**
+# the order of the three.
 
 
 # %% tags=["predict"]
@@ -223,9 +222,9 @@ for where in ("SMEM", "VMEM", "a sum over VMEM"):
 
 # %% [markdown]
 # A value in VMEM takes a long time to reach the scalar unit, because it has to pass through a vector register (in the
-# program: `vld`, `vpush`, `spop`). A value that is computed from a vector takes longer still. Most of this time is
-# waiting, and eight iterations side by side (`unroll=8`) hide most of it. Keep lengths, counters and switches in SMEM,
-# with `pl.BlockSpec(memory_space=pltpu.SMEM)`.
+# program: `vld`, `vpush`, `spop`). The sum of a register takes longer still. Most of this time is waiting, and eight
+# iterations side by side hide most of the wait. Keep lengths, counters and switches in SMEM, with
+# `pl.BlockSpec(memory_space=pltpu.SMEM)`.
 #
 # ## Loops
 #
@@ -281,9 +280,8 @@ print(f"while_loop, 512 iterations: {report.bundles} bundles")
 # > for eight.
 #
 # What is unrolling good for? The cell below compares three loops. The first adds 1 to each register. The second applies
-# eight exponentials to each register, one after another. The third carries a register from one iteration to the next,
-# and the new carry is half of the old one plus the next register. **For each loop:** does `unroll=8` help, and by about
-# what factor?
+# eight exponentials to each register, one after another. The third carries a register from one iteration to the next:
+# it halves the carry and adds the next register. **For each loop:** does `unroll=8` help, and by about what factor?
 
 
 # %%
@@ -325,10 +323,9 @@ for name, loop in LOOPS.items():
     print(f"{name:12}" + "".join(f"{cycles:8.1f}" for cycles in found))
 
 # %% [markdown]
-# The exponentials gain most, more than a factor of seven, and the carried loop gains nothing at all. (This holds for
-# libtpu 0.0.48, which comes with the course. Version 0.0.50 unrolls such loops too, and the one in exercise 08.8 then
-# takes 6 % fewer cycles.) The viewer below shows the body of the second loop for the `unroll` that you choose. **Look
-# for one thing:** how much of the EUP's row is filled at 1, and how much at 8? (The EUP computes the exponentials.)
+# The exponentials gain most, more than a factor of seven, and the carried loop gains nothing at all. The viewer below
+# shows the body of the second loop for the `unroll` that you choose. **Look for one thing:** how much of the EUP's row
+# is filled at 1, and how much at 8? (The EUP computes the exponentials.)
 
 # %%
 loops = {
@@ -340,62 +337,22 @@ viz.unroll_viewer(
 )
 
 # %% [markdown]
-# With `unroll=1`, each exponential waits for the one before it, and there is next to nothing else to do in the
+# With `unroll=1`, each exponential waits for the one before it, and the units have next to nothing else to do in the
 # meantime. (A bundle can wait, so an iteration takes more cycles than it has bundles.) Iterations do not overlap by
-# themselves: the next one begins when this one has ended. With `unroll=8`, eight chains stand in one stretch of
-# program, and each fills the gaps of the others.
+# themselves, because the next one begins only when this one has ended.
 #
 # > **chain**: operations of which each needs the result of the one before.
 #
-# Why does the carried loop gain nothing? There are two possible causes: it is one chain from its first iteration to its
-# last, and it carries a value. Each of the two loops below has only one of these properties. In the first, the chain
-# goes through VMEM and nothing is carried. In the second, no iteration waits for another, but an integer is carried
-# beside the eight exponentials. **Which of the two does `unroll=8` help?**
-
-
-# %% tags=["predict"]
-def chain_in_vmem(x, unroll):
-    def kernel(x_ref, o_ref):
-        def turn(i, carry):
-            o_ref[...] = 0.5 * o_ref[...] + x_ref[i]
-            return carry
-
-        o_ref[...] = jnp.zeros_like(o_ref)
-        jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
-
-    return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
-
-
-def carries_a_number(x, unroll):
-    def kernel(x_ref, o_ref):
-        def turn(i, number):
-            o_ref[i] = eight_exps(x_ref[i])
-            return number + 3
-
-        number = jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
-        o_ref[0] += number.astype(jnp.float32)
-
-    return pl.pallas_call(kernel, out_shape=x)(x)
-
-
-print("cycles per iteration, predicted (compiler)")
-for loop in (chain_in_vmem, carries_a_number):
-    for unroll in (1, 8):
-        call = functools.partial(loop, unroll=unroll)
-        bundles = compiler.compile_tpu(call, f32(64, 8, 128)).bundles
-        found = one_more(call, registers)
-        print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
-
-# %% [markdown]
-# The compiler unrolls the chain but not the loop that carries. **Under `jax.jit` the compiler ignores `unroll` on a
-# loop whose carry changes from iteration to iteration.** The program then stays the same to the last bundle, unless you
-# ask for all iterations (*Further*). A carry that is returned unchanged, as in `turns`, does not count. `jax.export`
-# writes the iterations out before the compiler sees the loop.
+# With `unroll=8`, eight chains stand side by side in the program, and the work of one fills the gaps of the others.
 #
-# So in a loop that carries, write several iterations out yourself. The cell below adds up registers, 1, 4 or 8 in each
-# iteration, in one sum or in several that grow side by side. It then does the same for the eight exponentials of each
-# register. **Predict** for four registers in an iteration: how many times as fast does the loop become with one sum,
-# and with four?
+# Why does the carried loop gain nothing? **Under `jax.jit` the compiler ignores `unroll` on a loop whose carry changes
+# from iteration to iteration, unless you ask for all iterations.** (*Further* shows that the cause is the carry and not
+# the chain. A carry that is returned unchanged, as in `turns`, does not count.)
+#
+# So in a loop that carries, write several iterations out yourself. The first four loops below add up registers: 1, 4 or
+# 8 in each iteration, in one sum or in several. The last two add up the eight exponentials of each register.
+# **Predict** for four registers in an iteration: how many times faster does the loop become with one sum, and with
+# four?
 
 
 # %% tags=["predict"]
@@ -433,10 +390,10 @@ for of_each, in_a_turn, sums in (
     print(f"{of_each.__name__:10} {in_a_turn} an iteration, sums: {sums}   {cycles:5.1f}")
 
 # %% [markdown]
-# Most of the seven cycles of an iteration are overhead of the loop itself. If four registers share that overhead, what
-# remains is the chain of additions, which several sums break up. The exponentials need only one sum, because they do
-# not wait for it. To show the chain alone, the next cell writes the same additions out in a straight line, and divides
-# the difference between two lengths by the number of additions.
+# Most of the seven cycles are overhead of the loop itself, which four registers share. What then remains is the chain
+# of additions, and several sums break it into shorter chains. The exponentials need only one sum, because no
+# exponential waits for it. The next cell shows the chain alone: it writes the same additions out without a loop, and
+# computes the cost of one more addition from two lengths.
 
 
 # %%
@@ -482,9 +439,9 @@ viz.chains(8, sums=(1, 4), latency=2)
 # > instructions.
 #
 # The next cell divides each of several registers by the sums of its rows, in four ways: without a condition, all under
-# one `pl.when`, each with a mask, and each under a `pl.when` of its own. The conditions depend on values in SMEM, which
-# the compiler's simulator does not know, so the report counts as if all of them held. **Predict:** how many times more
-# expensive is a condition for each register than a mask?
+# one `pl.when`, each with a mask, and each under a `pl.when` of its own. The conditions depend on values in SMEM that
+# the compiler's simulator does not know, so the report assumes that every condition is true. **Predict:** how many
+# times more expensive is a condition for each register than a mask?
 
 
 # %% tags=["predict"]
@@ -532,33 +489,19 @@ for how in ("no condition", "one condition", "a mask each", "a condition each"):
 
 # %% [markdown]
 # One condition around all the work costs practically nothing, and a mask costs little. A condition for each register
-# cuts the program into pieces, and while one piece waits, instructions of another cannot fill the gap. To see what a
-# piece waits for, the next cell changes the work: sums of columns do not need the XLU, and v + 1 needs nearly nothing.
+# cuts the program into pieces, and while one piece waits, instructions of another cannot fill the gap. (*Further* shows
+# what the pieces wait for.) **Use few branches, each around much work. If every register must decide for itself, use a
+# mask.** *This is a good place for a break.*
 
 
-# %%
-def over_sum_of_column(v):
-    return v / jnp.sum(v, axis=0, keepdims=True)
-
-
-print("cycles for one more register, predicted (compiler)")
-for make in (over_sum_of_row, over_sum_of_column, plus_one):
-    print(
-        f"{make.__name__:18}, a condition each {one_more_piece('a condition each', make):4.0f}"
-    )
-print(f"{'plus_one':18}, no condition     {one_more_piece('no condition', plus_one):4.0f}")
-
-# %% [markdown]
-# Without the XLU a piece costs less than a third as much. Without any sum it costs 12 cycles, nearly all of which
-# belong to the branch itself. So most of the cost was waiting, above all for the XLU. **Use few branches, each around
-# much work. If every register must decide for itself, use a mask.** *This is a good place for a break.*
 #
 # ## Which axis needs a mask?
 #
-# Lesson 4 said to mask with `jnp.where`, and not by multiplying. But along which axes does a block need a mask? The
-# picture shows a table of 20 x 300 in blocks of 8 x 128. Choose a block, and switch on a mask for the rows, for the
-# columns, or for both. **Look for two things:** which blocks need no mask at all, and what the condition says for the
-# block at the lower right.
+# Lesson 4 said to mask with `jnp.where`, and not by multiplying. But along which axes does a block need a mask? Past
+# the end of an array lies whatever was left in memory, which may look like valid values; the simulator first puts NaN
+# there. The picture shows a table of 20 x 300 in blocks of 8 x 128. Choose a block, and switch on a mask for the rows,
+# for the columns, or for both. **Look for two things:** which blocks need no mask at all, and what the condition says
+# for the block at the lower right.
 
 # %%
 viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
@@ -566,9 +509,8 @@ viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 # %% [markdown]
 # `broadcasted_iota(jnp.int32, shape, axis)` gives every element its index along one axis of the block. Adding the block
 # index times the block size turns this into the index in the whole array, and a comparison with the length of the axis
-# gives the mask. Blocks that lie inside the array need none. The next cell sums the same table, in the same blocks,
-# along each of its two axes, first without a mask and then with a mask for the axis that is summed and for no other.
-# **How many of the four sums are right?**
+# gives the mask. Blocks that lie inside the array need none. The next cell sums this table along each of its two axes,
+# without a mask and then with a mask for the summed axis only. **How many of the four sums are right?**
 
 
 # %% tags=["predict"]
@@ -617,8 +559,8 @@ for axis in (0, 1):
 # Two are right: those with a mask. The last blocks overhang along both axes, and still one mask is enough.
 #
 # > **An axis needs a mask if what lies past its end can reach an element that is kept: in a sum or a maximum over the
-# > axis, in a dot product along it, in `jnp.any`, or in a shift that brings the tail forward. What reaches only
-# > elements past the end is dropped when the block is written back.**
+# > axis, in a dot product along it, in `jnp.any`, or in a shift that moves the tail forward. Garbage that reaches only
+# > elements past the end does no harm, because those are dropped when the block is written back.**
 #
 # ## Mask with which value, and when?
 #
@@ -671,7 +613,7 @@ for mask in ("none", "after", "before, with 0", "before, with -inf"):
     print(f"{mask:18} first column: {found:5.2f}   {says}")
 
 # %% [markdown]
-# After the maximum it is too late to mask, because garbage and valid elements have become one value by then. A mask
+# Masking after the maximum is too late, because garbage and valid elements have become one value by then. A mask
 # with 0 fails because 0 is larger than every element of this table.
 #
 # > **neutral element**: the value that changes nothing: 0 for a sum, 1 for a product, -inf for a maximum, inf for a
@@ -680,65 +622,14 @@ for mask in ("none", "after", "before, with 0", "before, with -inf"):
 # > **Mask before the first operation that mixes elements, with the neutral element of that operation. Before the next
 # > operation that mixes, check again: is the value in the masked places still neutral?**
 #
-# A mask costs a comparison and a select for each register. Should only the last step pay for it, under a `pl.when`?
-# **Guess** how much this saves in a sum over rows of 8092 elements, in 16 blocks.
-
-
-# %% tags=["predict"]
-def row_sums(x, mask, stays, wide=512):
-    rows, columns = x.shape
-    last = pl.cdiv(columns, wide) - 1
-
-    def kernel(x_ref, o_ref):
-        j = pl.program_id(0)
-
-        @pl.when(j == 0)
-        def zero():
-            o_ref[...] = jnp.zeros_like(o_ref)
-
-        def add():
-            o_ref[...] += jnp.sum(x_ref[...], axis=1, keepdims=True)
-
-        def add_inside():
-            column = wide * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-            value = jnp.where(column < columns, x_ref[...], 0)
-            o_ref[...] += jnp.sum(value, axis=1, keepdims=True)
-
-        if mask == "in the last step":
-            pl.when(j == last)(add_inside)
-            pl.when(j < last)(add)
-        else:
-            add_inside() if mask == "in every step" else add()
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=f32(rows, 1),
-        grid=(last + 1,),
-        in_specs=[pl.BlockSpec((rows, wide), lambda j: (0, 0 if stays else j))],
-        out_specs=pl.BlockSpec((rows, 1), lambda j: (0, 0)),
-    )(x)
-
-
-print("cycles, predicted (compiler)   16 copies   one copy, a wrong sum")
-for mask in ("in no step, wrong", "in every step", "in the last step"):
-    found = [
-        compiler.compile_tpu(
-            functools.partial(row_sums, mask=mask, stays=stays), f32(64, 8092)
-        )
-        for stays in (False, True)
-    ]
-    print(f"{mask:28} {found[0].cycles:11,} {found[1].cycles:23,}")
-
-# %% [markdown]
-# It saves next to nothing. Is this only because the copies hide the mask? In the last column of the table, where x is
-# copied only once, the mask adds nine cycles to each of the 16 steps, or 3 %. So mask in every step, until a report
-# tells you otherwise.
+# Mask in every step: a mask costs only a comparison and a select for each register. (*Further* compares this with a
+# mask in the last step only.)
 #
 # ## Skip the work, and the copies
 #
-# The opening left one kernel out: `D`, which has the map of `C` but works on every block. (It is right too, because its
-# mask is computed from the indices of the step and not of the block, so below the diagonal it lets nothing through.)
-# Work out with a pencil: **how many blocks of x does each of the four copy?** There are 64 steps.
+# The opening left one kernel out: `D`, which has the index map of `C` but works in every step. (`D` is right too. Its
+# mask uses the indices of the step, so below the diagonal it lets nothing through, whichever block is in VMEM.) Work
+# out with a pencil: **how many blocks of x does each of the four copy?** There are 64 steps.
 
 # %%
 CALLS["D"] = functools.partial(upper_sums, skip_work=False, stay_at_diagonal=True)
@@ -767,9 +658,10 @@ for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "bot
 viz.grid_player(functools.partial(CALLS["C"], side=128), f32(384, 384))
 
 # %% [markdown]
-# Such a map must return a block that is needed anyway: the block of the step before, or the next block that some step
-# needs. `jnp.where(i <= j, i, 0)` goes back to block 0 instead, which costs a copy. (Here the grid alone determined
-# what to skip. If the data determine it, the map has to see them before the kernel runs, as lesson 12 shows.)
+# In a step without work, the map should return a block that costs no extra copy: the block of the step before, or the
+# next block that some step needs. `jnp.where(i <= j, i, 0)` goes back to block 0 instead, which costs a copy. (Here the
+# grid alone determined what to skip. If the data determine it, the map has to see them before the kernel runs, as
+# lesson 12 shows.)
 #
 # ## A carry
 #
@@ -834,12 +726,12 @@ for says, call in (
 # The tail needs no mask. The rows past the end are the last ones, so only rows further down would read them, and those
 # are dropped too. (`roll` moves the last row of a block to row 0, where the carry replaces it.) When the next column of
 # blocks begins, the carry must be reset. In a grid that goes along the rows first, the carry holds a row of the
-# neighboring column instead. A carry is also legal only along an axis that one core walks in order, because two cores
-# would each have a scratch of their own. The axis of the columns may still be divided between cores.
+# neighboring column instead. One core must walk the axis of a carry in order, because two cores would each have a
+# scratch of their own. The axis of the columns may still be divided between cores.
 #
 # > **carry**: a value that a step leaves for the next one, in scratch or in an output block that stays. Initialize it
-# > where it begins, and mark its axis "arbitrary". Put that axis last, or keep one carry for each index of the axes
-# > inside it.
+# > where it begins, and mark its axis "arbitrary". Put that axis last, or keep a separate carry for each index of the
+# > axes after it.
 #
 # ## Two passes to one
 #
@@ -905,10 +797,10 @@ print(f"two passes:          largest {column.max():4.0f}, sum", end=" ")
 print(f"{jnp.exp(column - column.max()).sum():.4f}")
 
 # %% [markdown]
-# At the end the sum is the same as with two passes. After [2, 90] it is 1, because everything before 90 is too small to
-# count. (The first factor is exp(-inf) = 0, so the first block needs no special case, unless all of it is -inf: then
-# -inf - (-inf) is NaN. A kernel that can meet such a block subtracts 0 for as long as the maximum is -inf, as 08.9
-# does.)
+# At the end the sum is the same as with two passes. After [2, 90] the sum is 1, because everything before 90 is too
+# small to count. (The first factor is exp(-inf) = 0, so the first block needs no special case, unless all of it is
+# -inf: then -inf - (-inf) is NaN. A kernel that can meet such a block subtracts 0 for as long as the maximum is -inf,
+# as 08.9 does.)
 #
 # > **online softmax**: maximum and sum of exponentials in one pass. When the maximum grows, the sum is multiplied by
 # > exp(old maximum - new maximum).
@@ -970,6 +862,129 @@ print(f"{3 * np.exp(10 - 12) + 2 * np.exp(0):.2f}")
 #
 # No exercise needs what follows.
 #
+# ### The carry or the chain?
+#
+# There are two possible reasons why `unroll` did not help the carried loop: it is one chain from its first iteration to
+# its last, and it carries a value. Each of the loops below has only one of these properties. In the first, the chain
+# goes through VMEM and nothing is carried. In the second, no iteration waits for another, but an integer is carried
+# beside the eight exponentials. **Which of the two does `unroll=8` help?**
+
+
+# %% tags=["predict"]
+def chain_in_vmem(x, unroll):
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            o_ref[...] = 0.5 * o_ref[...] + x_ref[i]
+            return carry
+
+        o_ref[...] = jnp.zeros_like(o_ref)
+        jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
+
+    return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
+
+
+def carries_a_number(x, unroll):
+    def kernel(x_ref, o_ref):
+        def turn(i, number):
+            o_ref[i] = eight_exps(x_ref[i])
+            return number + 3
+
+        number = jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
+        o_ref[0] += number.astype(jnp.float32)
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+print("cycles per iteration, predicted (compiler)")
+for loop in (chain_in_vmem, carries_a_number):
+    for unroll in (1, 8):
+        call = functools.partial(loop, unroll=unroll)
+        bundles = compiler.compile_tpu(call, f32(64, 8, 128)).bundles
+        found = one_more(call, registers)
+        print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
+
+# %% [markdown]
+# The compiler unrolls the chain but not the loop that carries, whose program stays the same to the last bundle. This
+# holds for libtpu 0.0.48, which comes with the course. Version 0.0.50 unrolls such loops too, and the one in exercise
+# 08.8 then takes 6 % fewer cycles. `jax.export` writes the iterations out before the compiler sees the loop.
+#
+# ### What does a piece wait for?
+#
+# In "One long basic block", what did a piece under its own condition wait for? The next cell changes the work: sums of
+# columns do not need the XLU, and v + 1 needs nearly nothing.
+
+
+# %%
+def over_sum_of_column(v):
+    return v / jnp.sum(v, axis=0, keepdims=True)
+
+
+print("cycles for one more register, predicted (compiler)")
+for make in (over_sum_of_row, over_sum_of_column, plus_one):
+    print(
+        f"{make.__name__:18}, a condition each {one_more_piece('a condition each', make):4.0f}"
+    )
+print(f"{'plus_one':18}, no condition     {one_more_piece('no condition', plus_one):4.0f}")
+
+# %% [markdown]
+# Without the XLU a piece costs less than a third as much. Without any sum it costs 12 cycles, nearly all of which
+# belong to the branch itself. So most of the cost was waiting, above all for the XLU.
+#
+# ### A mask in the last step only
+#
+# Only the last block overhangs. Should only the last step pay for the mask, under a `pl.when`? **Guess** how much this
+# saves in a sum over rows of 8092 elements, in 16 blocks.
+
+
+# %% tags=["predict"]
+def row_sums(x, mask, stays, wide=512):
+    rows, columns = x.shape
+    last = pl.cdiv(columns, wide) - 1
+
+    def kernel(x_ref, o_ref):
+        j = pl.program_id(0)
+
+        @pl.when(j == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        def add():
+            o_ref[...] += jnp.sum(x_ref[...], axis=1, keepdims=True)
+
+        def add_inside():
+            column = wide * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+            value = jnp.where(column < columns, x_ref[...], 0)
+            o_ref[...] += jnp.sum(value, axis=1, keepdims=True)
+
+        if mask == "in the last step":
+            pl.when(j == last)(add_inside)
+            pl.when(j < last)(add)
+        else:
+            add_inside() if mask == "in every step" else add()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=f32(rows, 1),
+        grid=(last + 1,),
+        in_specs=[pl.BlockSpec((rows, wide), lambda j: (0, 0 if stays else j))],
+        out_specs=pl.BlockSpec((rows, 1), lambda j: (0, 0)),
+    )(x)
+
+
+print("cycles, predicted (compiler)   16 copies   one copy, a wrong sum")
+for mask in ("in no step, wrong", "in every step", "in the last step"):
+    found = [
+        compiler.compile_tpu(
+            functools.partial(row_sums, mask=mask, stays=stays), f32(64, 8092)
+        )
+        for stays in (False, True)
+    ]
+    print(f"{mask:28} {found[0].cycles:11,} {found[1].cycles:23,}")
+
+# %% [markdown]
+# It saves next to nothing. Is this only because the copies hide the mask? In the last column of the table, where x is
+# copied only once, the mask adds nine cycles to each of the 16 steps, or 3 %.
+#
 # ### Branches that become a select
 #
 # If both branches of a `cond` are small, the compiler may compute both and select, and then the program has no branch.
@@ -999,13 +1014,13 @@ for chip in ("v5e", "v6e"):
         print()
 
 # %% [markdown]
-# The length of the branches decides: the compiler computes both if they are short, up to a few dozen bundles. The limit
-# depends on the operation and the chip, so if it matters, look for `sbr.rel` in the program.
+# The length of the branches decides: the compiler computes both if they are short. The limit depends on the operation
+# and the chip, so if it matters, look for `sbr.rel` in the program.
 #
 # ### A loop whose end depends on the data
 #
-# The bound of a loop may come from SMEM, and the program is a loop as before. The report counts such a loop as well as
-# it can, and says so in a note.
+# The bound of a loop may come from SMEM, and the program is still a loop. The report then cannot know the number of
+# iterations, and a note says what it assumed.
 
 
 # %%
@@ -1029,9 +1044,9 @@ for note in report.notes:
 # ### All iterations unrolled
 #
 # With 64 iterations, `unroll=64` leaves no loop at all. The compiler cannot ignore this request, because JAX itself
-# writes the iterations out, so even the carried loop becomes straight-line code. The same helps a long loop: the last
-# variant below has an inner loop of eight iterations, all written out. **Guess** how many cycles a register costs in
-# each of the three.
+# writes the iterations out, so even the carried loop becomes straight-line code. In a long loop, write out a part: the
+# last variant below keeps the outer loop and has an inner loop of eight iterations, all written out. **Guess** how many
+# cycles a register costs in each of the three.
 
 
 # %% tags=["predict"]
@@ -1063,8 +1078,8 @@ for name, loop in {
     )
 
 # %% [markdown]
-# The overhead of the iterations is gone, or shared by eight registers. What remains is the chain, with a multiplication
-# and an addition for each register.
+# The overhead of the iterations is gone, or shared by eight registers. The chain remains, with a multiplication and an
+# addition for each register.
 #
 # ### Work that is worth skipping
 #
@@ -1114,11 +1129,10 @@ for copies in ("all", "needed", "one"):
     print(f"copies {copies:8}", "".join(f"{r.seconds * 1e6:20.1f}" for r in found))
 
 # %% [markdown]
-# Now the work counts, and only 10 of the 16 blocks have any. As long as all blocks are worked on, the work hides the
-# copies that are not needed. Why does skipping the work of six blocks not save six sixteenths of the time? A step
-# without work has nothing to hide a copy behind. In the last row of the printed table there is only one copy (and a
-# wrong result), and there skipping the work leaves about 10 sixteenths of the time. Ask the report what binds before
-# you skip anything.
+# Only 10 of the 16 blocks have work. If all blocks are worked on, skipping copies saves nothing, because the work hides
+# them. Skipping the work of six blocks does not save six sixteenths of the time, because a step without work has
+# nothing to hide a copy behind. In the last row, with one copy (and a wrong result), skipping the work does leave about
+# 10 sixteenths of the time. Ask the report what binds before you skip anything.
 #
 # ### One maximum per row
 #
@@ -1129,8 +1143,9 @@ for copies in ("all", "needed", "one"):
 # other 127. As (bq, 128) every lane holds the maximum of its row, so the statistics combine with the scores register by
 # register.
 #
-# Below is attention to given scores in both shapes. The scores are read from HBM here, which attention does not do, so
-# we leave out the cycles that wait for copies. **Predict:** which shape needs more VMEM, and which needs more cycles?
+# The cell below computes attention from given scores in both shapes. Real attention does not read its scores from HBM,
+# so we leave out the cycles that wait for copies. **Predict:** which shape needs more VMEM, and which needs more
+# cycles?
 
 
 # %% tags=["predict"]

@@ -137,10 +137,10 @@ checks.check("08.3", standardize)
 #
 # *Difficulty 3 of 5. 8 minutes, 6 lines.*
 #
-# `running_sum(x)` is `jnp.cumsum(x, axis=0)`, an operation that the TPU does not have. `so_far` is given and computes
-# the running sum of one block along its rows, in five steps of doubling distance. The grid goes down each column of
-# blocks. x has any number of rows, and 128 divides its columns. Write the kernel, and think first: what does a block
-# leave for the next one, when does a new sum begin, and does the tail need a mask?
+# `running_sum(x)` is `jnp.cumsum(x, axis=0)`, which Pallas refuses in a TPU kernel. `so_far` is given and computes the
+# running sum of one block: in five steps, it adds to each row the row 1, 2, 4, 8 and 16 places above it. The grid goes
+# down each column of blocks. x has any number of rows, and 128 divides its columns. Write the kernel, and think first:
+# what does a block leave for the next one, when does a new sum begin, and does the tail need a mask?
 
 
 # %% given="08.4-so-far"
@@ -371,7 +371,7 @@ checks.check("08.7", mended)
 # `"fewer"`, `"the same"` and `"refused"`.
 #
 # - **A** The body is `o_ref[i] = jnp.tanh(jnp.tanh(x_ref[i]))`, and nothing is carried.
-# - **B** The body is `return jnp.maximum(carry, x_ref[i])`, which gives the largest element at each place of a
+# - **B** The body is `return jnp.maximum(carry, x_ref[i])`, which gives the largest element at each position of a
 #   register.
 # - **C** The body is that of A, but the number of iterations is `n_ref[0]`, a value in SMEM.
 
@@ -399,7 +399,7 @@ checks.check("08.8", unrolled)
 # Write `attend(s, v, n)`, which is attention with the scores already computed. s is float32[M, N] and has the scores of
 # M queries, one row each, for N keys. v is float32[N, 128] and has a value for each key. n is int32[M, 1]. The result
 # is float32[M, 128]: row i is the softmax of the first n[i] scores of row i, multiplied by the first n[i] rows of v.
-# Scores from n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
+# The scores from index n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
 #
 # M is a multiple of 8, and N can be anything. You may read s only once, and v only once for every 128 queries, and the
 # blocks may not grow with N. Both v and the weights are float32, so multiply in full float32, with
@@ -470,8 +470,8 @@ checks.check("08.9", attend)
 # Write `cumulated(x)`, which is `jnp.cumsum(x, axis=0)` of float32, in as few cycles as possible, predicted (compiler),
 # for an array of 2048 x 128. A loop that adds row by row takes some 18,000 cycles, and par is 6,000. The bytes alone
 # take 3,844 cycles at full speed, and no score is lower than that. (If you start many copies at once, a report may show
-# fewer cycles, because the simulator does not know that copies share the memory.) The judges also call it with fewer
-# rows, which 256 divides.
+# fewer cycles, because the simulator does not know that copies share the bandwidth.) The judges also call it with fewer
+# rows, always a multiple of 256.
 
 # %% answer="08.10"
 cumulated = None
