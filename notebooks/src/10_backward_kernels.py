@@ -73,10 +73,11 @@ except ValueError as error:
 # The first derivative comes out right and the second fails, although both are made of the same slopes. JAX
 # must know the slope of every operation in this kernel, because otherwise the first answer would be wrong.
 #
-# The gradients are computed in the backward pass. **Which of these must become something else there?** Write
-# down your answer for each: the matmul, the maximum, a read such as `w_ref[...]`, the write to `y_ref[...]`, the
-# grid, an index map. At the end of the lesson you will have written the kernels that are missing. For this layer
-# they will not beat XLA, but you can check every value here. Attention is where such kernels win (lesson 13).
+# The gradients are computed in the backward pass. **Which parts of the forward kernel must be replaced by something
+# else there?** Write down your answer for each: the matmul, the maximum, a read such as `w_ref[...]`, the write to
+# `y_ref[...]`, the grid, an index map. By the end of the lesson you will have written the missing kernels. For this
+# layer they will not beat XLA, but you can check every value. Lesson 13 does the same for attention, where kernels pay
+# off.
 #
 # After this lesson you can
 # - read from an index map over which axis each gradient is a sum,
@@ -132,8 +133,8 @@ for operand in call.operands[:3]:
 # %% [markdown]
 # The rows are the batch, so dw and db are sums over the batch, while dx is a sum over the columns of the result.
 #
-# Now we do what an automatic rule would do: we transpose the kernel and leave its grid as it is. Below is dw for the
-# matmul alone, without the relu, where g is the cotangent of the result. At each step where the forward kernel read
+# Suppose that we keep the grid and only turn each read into an addition, as an automatic rule might. Below is dw for
+# the matmul alone, without the relu, where g is the cotangent of the result. At each step where the forward kernel read
 # block (0, j) of w, this kernel adds to block (0, j) of dw. **Guess:** which of the four judges refuses it, and why?
 
 
@@ -166,13 +167,13 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
     print(verdict)
 
 # %% [markdown]
-# The values are right here, but nothing guarantees that a chip gets them right too. Lesson 4 gave the reason:
-# if the grid leaves an output block and comes back to it, the sum in that block may be lost. Step (0, 0) adds
-# to block (0, 0) of dw, step (0, 1) adds to another block, and only step (1, 0) comes back to the first.
+# The values are right here, but a chip may get them wrong. Lesson 4 gave the reason: if the grid leaves an output block
+# and comes back to it, the sum in that block may be lost. Step (0, 0) adds to block (0, 0) of dw, step (0, 1) adds to
+# another block, and only step (1, 0) comes back to the first.
 #
-# The remedy is the one from lesson 7, to put the axis of the sum last, which is i for dw and j for dx. **No
-# order of a single grid suits both, as long as a block of each sum has to leave VMEM.** So dx and dw each get a
-# kernel with a grid of its own. (If all of dw fits into VMEM, it can stay there, as it does in exercise 10.10.)
+# The remedy is that of lesson 7: put the axis of the sum last. For dw this is i, and for dx it is j. **So no order of a
+# single grid suits both, unless one of the two sums can stay in VMEM as a whole.** In this lesson dx and dw each get a
+# kernel with a grid of its own; in exercise 10.10 all of dw stays in VMEM.
 #
 # ## A gradient without a backward kernel
 #
@@ -184,11 +185,10 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
 # >
 # > **residual**: an array that the forward pass keeps for the backward pass.
 #
-# What does the second function compute? Let z = x w + b, so that y = relu(z). The cotangent dz of z is g
-# where z is above 0, and 0 elsewhere. Because z > 0 exactly where y > 0, we can use y instead of z. You can
-# find dx and dw from the shapes alone: dx is [M, K], and there is only one way to get that shape from
-# dz[M, N] and w[K, N]. For db the shapes do not decide if M = N, but the index map of b does, because it
-# leaves out the rows. **Write down all three** before you read the cell.
+# What does the second function compute? Let z = x w + b, so that y = relu(z). The cotangent dz of z is g where z is
+# above 0, and 0 elsewhere. Because z > 0 exactly where y > 0, we can use y instead of z. You can find dx and dw from
+# the shapes alone: dx is [M, K], and there is only one way to get that shape from dz[M, N] and w[K, N]. For db, ask the
+# index map of b, because the shapes are ambiguous if M = N. **Write down all three** before you read the cell.
 
 
 # %% tags=["predict"]
@@ -232,16 +232,16 @@ for name, (ours, theirs) in zip(("dx", "dw", "db"), pairs, strict=True):
 #
 # ## Save or recompute?
 #
-# The slope of relu follows from y, which is kept anyway because the next layer reads it. Other activations need
-# z itself, for example silu, which multiplies z by the sigmoid of z. The backward pass can get z in two ways:
+# The slope of relu follows from y, which is kept anyway because it is the x of the next layer. Other activations need z
+# itself, for example silu, which is z times the sigmoid of z. The backward pass can get z in two ways:
 #
 # - **Save:** the forward kernel writes z as well as y, and the backward pass reads it.
 # - **Recompute:** nothing more is kept, and the backward pass computes the matmul once more from x and w.
 #
-# In the picture, the width of an arrow shows how many bytes are moved. The time of the matmul is not in the
-# picture; we add it afterwards. Read the right column upwards. **Look for** the arrays that are marked as
-# kept, because their memory stays taken until the backward pass has read them. (y is not marked, because this
-# backward pass does not read it.)
+# In the picture, the width of an arrow shows how many bytes are moved. Read the right column upwards. The time of the
+# matmuls is not in the picture; we add it afterwards. **Look for** the arrays that are kept, which are orange, because
+# they take memory until the backward pass has read them. (y is not marked, because this backward pass does not read
+# it.)
 
 # %%
 M, K, N = 2048, 512, 2048
@@ -299,14 +299,14 @@ print(
 # %% [markdown]
 # > **recompute**: to compute an array again in the backward pass instead of keeping it.
 #
-# Below that K, recomputing is faster *and* keeps nothing more. Above it, recomputing costs time and saves
-# memory. There the memory decides, because every layer has a z of its own to keep. (Under *Further* we ask
-# the compiler.) For relu the question has only one answer: keep y, because it is there anyway.
+# Below that K, recomputing is faster *and* saves the memory for z. Above it, recomputing saves memory but costs time,
+# and you have to weigh one against the other: every layer has a z of its own to keep. (Under *Further* we ask the
+# compiler.) For relu there is nothing to weigh: keep y, because it is there anyway.
 #
 # ## dw and db: the batch innermost
 #
-# Now we write the backward pass of relu as kernels, and dx is the first. A block of rows of dx needs only the
-# same block of rows of dz. So the kernel can compute dz in VMEM, where it is needed, and never writes it to HBM.
+# Now we write the backward pass of the relu layer as kernels, beginning with dx. A block of rows of dx needs only the
+# same block of rows of dz, so the kernel computes this block of dz in VMEM and never writes it to HBM.
 
 
 # %%
@@ -376,14 +376,15 @@ def grad_w(x, y, g):
 
 
 # %% [markdown]
-# In the forward kernel and in dx, rows past the end of the batch spoil only rows past the end, which nobody keeps.
-# In dw, however, every row contributes to every element, and a batch of 150 rows in blocks of 64 has a last block of
-# 22 rows with garbage past their end. It would not be enough to mask one of x and dz, because 0 times garbage may be
-# NaN, so the kernel masks both, as in lesson 7. `y > 0` is no mask, because y may hold any value past the end.
+# In the forward kernel and in dx, garbage rows past the end of the batch spoil only result rows past the end, which
+# nobody keeps. In dw, however, every row contributes to every element, and a batch of 150 rows in blocks of 64 has a
+# last block of 22 rows with garbage past their end. It would not be enough to mask one of x and dz, because 0 times
+# garbage may be NaN, so the kernel masks both, as in lesson 7. `y > 0` is no mask, because y may hold any value past
+# the end.
 #
 # ## A judge for gradients
 #
-# Now we can put the parts together. We do it as the guide does, except for the last two lines, which call our kernels.
+# Now we can put the parts together. We do it as the guide does, except that `dense_backward` calls our kernels.
 
 
 # %%
@@ -406,9 +407,9 @@ def dense_backward(residuals, g):
 dense.defvjp(dense_forward, dense_backward)
 
 # %% [markdown]
-# Are the gradients right? `judges.judge_gradient` runs the four judges on the backward pass, and compares the
-# gradients with those of plain JAX. We give it a batch of 70 rows and a bias of 0. The argument `pre` says
-# what z is, which lets the judge recognize more mistakes by name.
+# Are the gradients right? `judges.judge_gradient` runs the four judges on the backward pass, and compares the gradients
+# with those of plain JAX. We give it a batch of 70 rows and a bias of 0. The argument `pre` computes z, which lets the
+# judge recognize more mistakes by name.
 
 
 # %%
@@ -427,7 +428,7 @@ for verdict in judged(dense):
     print(verdict)
 
 # %% [markdown]
-# Now we try what the judge says about mistakes. Each function below is a backward pass with one slip that people make.
+# What does the judge say about mistakes? Each function below is a backward pass with one slip that people make.
 # **Before you run the cell**, say for each: which of dx, dw and db is wrong, and how would you notice it in training?
 #
 # 1. Somebody wants the slope at 0 to be 1, and writes `y >= 0`.
@@ -554,24 +555,24 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# The network, the initial weights and the order of the flowers are the same, and so are the curves of our
-# layer and of Dense. The curves of the two slips fall as well. One of them ends higher, but the other ends so
-# near to Dense that no plot would show the mistake, which the judge did find.
+# The network, the initial weights and the order of the flowers are the same, and so are the curves of our layer and of
+# Dense. The curves of the two slips fall as well. One of them ends higher, but the other ends so near to Dense that the
+# plot does not show the mistake. The judge did find it.
 #
-# Is it worth writing these kernels? For this layer it is not, because XLA makes a faster train step from Dense
-# (*Further*). So write the backward pass in plain JAX first, since you need it as a reference anyway. Replace it
-# with kernels where it has to build a large array that your forward pass never built, as in attention. The
-# library's `course_lib.frameworks.keras.FusedDense` extends this layer: it takes any shape and five activations,
-# saves or recomputes z, and chooses its blocks. Exercise 10.5 adds mixed precision, and saving to files.
+# Are these kernels worth writing? For this layer they are not, because XLA makes a faster train step from Dense
+# (*Further*). So write the backward pass in plain JAX first, since you need it as a reference anyway. Replace it with
+# kernels where it has to build a large array that your forward pass never built, as in attention. The library's
+# `course_lib.frameworks.keras.FusedDense` extends this layer: it takes any shape and five activations, saves or
+# recomputes z, and chooses its blocks. Exercise 10.5 adds mixed precision, and saving to files.
 #
 # ## The guess
 #
-# Of your six, the matmul and the maximum have slopes that JAX knows. A **read** becomes an addition, and the
-# index map says how often, while the write becomes a read of g. The **grid** decides whether the additions
-# survive: in the order of the forward grid other blocks come between them, and the simulator has told you
-# what is then lost. So the backward pass is not this kernel in reverse, but other kernels with other grids,
-# where j goes last for dx, and i goes last for dw and db. Somebody has to choose these grids, and what to
-# keep. You have done both, and `fit` has trained with your kernels.
+# Of your six, the **matmul** becomes two matmuls, and the **maximum** becomes a mask on g. A **read** becomes an
+# addition, the **index map** says which steps add to the same block, and the **write** becomes a read of g. The
+# **grid** decides whether the sums survive: on the forward grid, steps for other blocks come between the additions to a
+# block of dw, and the running sum is lost. So the backward pass is not the forward kernel in reverse. It consists of
+# other kernels with other grids, where j goes last for dx, and i goes last for dw and db. Somebody has to choose these
+# grids, and what to keep. You have seen how, and `fit` has trained with such kernels.
 
 # %% [markdown]
 # ## Five questions
@@ -589,11 +590,11 @@ viz.plot_picture(
 #
 # <details><summary>3. What does the backward pass of relu need from the forward pass, and what does that of
 # silu need?</summary>
-# For relu it needs x, w and y. For silu it needs x, w and z; or b in place of z, to recompute z.</details>
+# For relu it needs x, w and y. For silu it needs x, w and z, or x, w and b if it recomputes z.</details>
 #
 # <details><summary>4. K is 256, the activation is silu, and the chip is a v6e. Do you save z or recompute it?</summary>
-# Recompute it: 2 M K N / peak is less than a quarter of 4 M N / bandwidth, so K is far from the point where both are
-# equal, and you keep nothing more.</details>
+# Recompute it: 2 M K N / peak is less than a quarter of 4 M N / bandwidth, so K is far below the point where both are
+# equal, and you do not have to keep z.</details>
 #
 # <details><summary>5. Your loss falls, but more slowly than the twin's. What do you do first?</summary>
 # Compare each gradient with that of plain JAX, one by one. The loss falls even if a slope is missing or a block is
@@ -611,10 +612,10 @@ viz.plot_picture(
 #
 # ### The train step, compiled
 #
-# So far the kernels ran in the simulator. On a v5e, a whole step of `fit` would be one program with the
-# forward pass, the backward pass, and Adam, and the compiler can predict how long that program takes. The
-# folded cell builds a larger network, puts four different layers into it in turn, and compiles the step for
-# each. In it, `train_step` is the step of `fit` as one function.
+# So far the kernels ran in the simulator. On a v5e, a whole step of `fit` would be one program with the forward pass,
+# the backward pass, and Adam, and the compiler can predict how long that program takes. The folded cell builds a larger
+# network, puts four different layers into it in turn, and compiles the step for each. Its `train_step` returns the step
+# of `fit` as one function.
 #
 # **Predict:** which is the fastest? Remember what lesson 9 found about bias and relu.
 
@@ -672,18 +673,18 @@ print("fastest here:", min(found, key=found.get))
 # There are five kernels and not six, because nobody asks for the gradient with respect to the data, which is
 # the input of the first layer.
 #
-# XLA wins, and our kernels come near its time if their blocks are larger. (We had no published time of XLA's
-# own code to check the simulator with, so read "near" and not a percentage.) "backward in JAX" is what the
-# guide does, a forward kernel with a backward pass in plain JAX. For this layer it does as well as our
-# kernels. For your own work, run this cell with the shapes of your network, and take the fastest. Keep in
-# mind that our layer needs multiples of its blocks and knows only relu.
+# XLA wins, and larger blocks bring our kernels closer to its time. (We had no published time of XLA's own code to check
+# the simulator with, so do not rely on the percentages.) "backward in JAX" is what the guide does, a forward kernel
+# with a backward pass in plain JAX. For this layer it does as well as our kernels. For your own work, run this cell
+# with the shapes of your network, and take the fastest. Keep in mind that our dx kernel holds all of w in VMEM, and
+# that the layer knows only relu.
 #
 # ### Save or recompute, according to the compiler
 #
-# By the rule of thumb the two are equal at K = 480, so at K = 512 saving is a little faster. Does the compiler
-# agree? The next cell, which is folded, has three kernels: `layer` writes z where it is told to, `dz_saved`
-# reads z, and `dz_again` recomputes it. If you open the cell, read three lines: `out_refs[1][...] = z`, the
-# slope in `dz_saved`, and the slope in `dz_again`. The rest is the grid of lesson 7.
+# By the rule of thumb the two are equal at K = 480, so at K = 512 saving is a little faster. Does the compiler agree?
+# The next cell, which is folded, has three kernels: `layer` also writes z if `keep` is set, `dz_saved` reads z, and
+# `dz_again` recomputes it. If you open the cell, read three lines: `out_refs[1][...] = z`, the slope in `dz_saved`, and
+# the slope in `dz_again`. The rest is the grid of lesson 7.
 
 # %% tags=["folded"]
 BM, BN = 512, 1024
@@ -790,8 +791,8 @@ print("jnp.maximum at 0:", jax.grad(lambda z: jnp.maximum(z, 0.0))(0.0))
 print("jax.nn.relu at 0:", jax.grad(jax.nn.relu)(0.0))
 
 # %% [markdown]
-# The two differ, and that can matter. It is rare that z is exactly 0, until a bias starts at 0 and a row of x
-# is all zeros: then every z in that row is 0. So say in your code which slope you mean.
+# The two differ, and that can matter. A z of exactly 0 is rare in general, but if the bias starts at 0 and a row of x
+# is all zeros, then every z in that row is 0. So say in your code which slope you mean.
 #
 # ### A one-step kernel, and a kernel with scratch
 #
@@ -873,10 +874,10 @@ print(judged(wrong, rows=128)[-1])
 #
 # > **remat**: JAX's word for recomputing residuals; `jax.checkpoint(f)` is f with remat.
 #
-# For JAX, a `custom_vjp` is an ordinary function, and three transformations matter in training. `jax.jit`
-# compiles the function, and `jax.vmap` adds an axis. `jax.checkpoint` discards the residuals and runs the
-# forward pass again as part of the backward pass. (If you run its gradient here, JAX refuses it because of
-# the simulator's callbacks. On a chip there are none, and the judge does not need them.)
+# For JAX, a `custom_vjp` is an ordinary function, and three transformations matter in training. `jax.jit` compiles the
+# function, and `jax.vmap` adds an axis. `jax.checkpoint` discards the residuals and runs the forward pass again as part
+# of the backward pass. (If you run the gradient of a checkpointed kernel here, JAX refuses it because of the
+# simulator's callbacks. On a chip there are none, and the judge does not need them.)
 #
 # **Predict first:** a gradient of `dense` runs three kernels. How many does it run under `jax.checkpoint`?
 # And what does `jax.vmap` over two batches do to the grid of the forward kernel, which is (3, 3)?
@@ -959,9 +960,9 @@ print(
 # %% [markdown]
 # ### The gradient that nobody asked for
 #
-# Nobody uses the gradient of the first layer with respect to the data. In plain JAX the compiler drops what
-# is not used, and you may ask whether it also drops a kernel. Here it does, because dx and dw come from
-# separate kernels. If one kernel computed both, the compiler could not split it.
+# Nobody uses the gradient of the first layer with respect to the data. In plain JAX the compiler drops what is not
+# used. Does it also drop a kernel? Here it does, because dx and dw come from separate kernels. If one kernel computed
+# both, the compiler could not split it.
 
 # %%
 for name, of in [("all of dx, dw, db", (0, 1, 2)), ("only dw and db", (1, 2))]:
@@ -972,7 +973,7 @@ for name, of in [("all of dx, dw, db", (0, 1, 2)), ("only dw and db", (1, 2))]:
 
 # %% [markdown]
 # In the library's layer, `course_lib.frameworks.keras.FusedDense`, the dx kernel also writes dz, which the dw kernel
-# then reads. If nobody asks for the gradient with respect to the data, the layer knows it beforehand, through
-# `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this lesson's question, "save" or "recompute".
+# then reads. Through `symbolic_zeros=True` of `defvjp`, the layer learns beforehand whether anybody asks for the
+# gradient with respect to the data. The layer's argument `residuals` is this lesson's choice, "save" or "recompute".
 #
 # <!-- next -->

@@ -160,7 +160,7 @@ def grad_w(x, y, g):
 # +            pl.BlockSpec((1, SIDE), lambda k, j, i: (0, j)),
 
 
-# %% answer="10.3" name="rows of dw slowest, db stored at every k" judge="numbers" says="come\\s+back\\s+to\\s+at\\s+k\\s+=\\s+1"
+# %% answer="10.3" name="rows of dw slowest, db stored at every k" judge="numbers" says="returns\\s+to\\s+it\\s+at\\s+k\\s+=\\s+1"
 def grad_w_b(x, y, g):
     (m, k), n = x.shape, g.shape[1]
 

@@ -94,10 +94,10 @@ checks.check("10.1", grad_x)
 #
 # *Difficulty 3 of 5. 15 minutes, 30 lines. Fast track.*
 #
-# `grad_w(x, y, g)` returns x.T @ dz. Write both the kernel and the call, with a grid of three axes and blocks
-# of at most 128 x 128; it may use 640 KiB of VMEM. Over which axis is the sum, and where in the grid does
-# that axis go? `product(a, b, 0, 0)` is a.T @ b. The check uses M = 300 and M = 640, and x may be bfloat16,
-# but the sums are kept in float32 all the same.
+# `grad_w(x, y, g)` returns x.T @ dz. Write both the kernel and the call, with a grid of three axes and blocks of at
+# most 128 x 128. The kernel may use 640 KiB of VMEM. Over which axis is the sum, and where in the grid does that axis
+# go? `product(a, b, 0, 0)` is a.T @ b. The check uses M = 300 and M = 640, and x may be bfloat16, but the sums are kept
+# in float32 all the same.
 
 
 # %% answer="10.2"
@@ -145,11 +145,11 @@ checks.check("10.2", grad_w)
 #
 # *Difficulty 3 of 5. 12 minutes, 10 lines more. Further.*
 #
-# db is the sum of the rows of dz, and the kernel of 10.2 already has dz in VMEM. `grad_w_b(x, y, g)` returns
-# (dw, db) from one kernel. Begin with a copy of 10.2, and answer two questions. First, the same block of dz
-# is computed once for every block of rows of dw: at which of these steps do you add it to db? Second, which
-# order of the first two axes of the grid lets a block of db stay in VMEM until it is done? The check counts
-# bytes, so y and g may not be read once more for db. db[N] has the dtype of x, and is summed in float32.
+# db is the sum of the rows of dz, and the kernel of 10.2 already has dz in VMEM. `grad_w_b(x, y, g)` returns (dw, db)
+# from one kernel. Begin with a copy of 10.2, and answer two questions. First, the same block of dz is computed once for
+# every block of rows of dw: at which of these steps do you add it to db? Second, which order of the first two axes of
+# the grid lets a block of db stay in VMEM until it is done? The check counts bytes, so db must not cause any further
+# reads of y and g. db[N] has the dtype of x, and is summed in float32.
 
 
 # %% answer="10.3"
@@ -223,7 +223,7 @@ checks.check("10.3", grad_w_b)
 # `forward_pass` is given, and computes relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, which returns
 # the same and has a gradient. It needs `jax.custom_vjp`, a forward rule, a backward rule, and `defvjp`. All
 # arithmetic of the backward pass must be in kernels: use those of 10.1 and 10.2, and `grad_b`, which is
-# given. If you have not written the two, one simple kernel for each gradient will do, because the check does
+# given. If you have not solved those two, one simple kernel for each gradient will do, because the check does
 # not ask for blocks here. It checks each of dx, dw and db in float32 and bfloat16 for a ragged batch. It also
 # checks rows of zeros with a bias of zero, where z is 0 and the slope has to be 0.
 
@@ -386,8 +386,8 @@ checks.check("10.5", FusedDense)
 # `chips.chip("v5e")` also has: 197 TFLOP/s and 820 GB/s for a v5e, 920 TFLOP/s and 1640 GB/s for a v6e.
 #
 # - **A** How much memory does z take between the forward and the backward pass? Answer as text, with a unit of memory.
-# - **B** How long does it take on a v5e to write z and to read it, at full bandwidth? Answer in `"us"`; 2 %
-#   either way will do.
+# - **B** How long does it take on a v5e to write z and to read it, at full bandwidth? Answer as text, in us; an error
+#   of up to 2 % is accepted.
 # - **C** How long does the matmul that recomputes z take on a v5e, at the peak?
 # - **D** Which is therefore faster on a v5e, `"save"` or `"recompute"`?
 # - **E** And which is faster on a v6e?
@@ -638,10 +638,10 @@ checks.check("10.9", rms_norm)
 #
 # *Difficulty 4 of 5. 25 minutes, 30 lines. Further.*
 #
-# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b) in float32. It should move as few **bytes**
-# between HBM and the chip as you can. The bytes are counted for M = 512, K = 256, N = 384, and operations outside
-# the kernels count as well. M, K and N are multiples of 128, and db is [N]. You may use 3 MiB of VMEM. **Par** is
-# 4,500,000 bytes. One kernel for dx and another for dw and db, each of which reads y and g, is above par.
+# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b) in float32. It should move as few **bytes** between HBM
+# and the chip as you can. The bytes are counted for M = 512, K = 256, N = 384, and operations outside the kernels count
+# as well. M, K and N are multiples of 128, and db is [N]. You may use 3 MiB of VMEM. **Par** is 4,500,000 bytes. If one
+# kernel computes dx and another computes dw and db, both read y and g, and the total is above par.
 
 # %% answer="10.10"
 all_back = None

@@ -46,8 +46,8 @@ EXERCISE = Exercise(
             output=1,
         ),
         judges.Slip(
-            means="a block of db is left at k = 0 and come back to at k = 1, when the scratch holds the sum of "
-            "the last block of columns",
+            means="the grid leaves a block of db at k = 0 and returns to it at k = 1, when the scratch holds the sum "
+            "of the last block of columns",
             value=lambda x, y, g: jnp.tile(layers.db(y, g)[-128:], g.shape[1] // 128),
             next="make j the slowest axis of the grid, so that a block of db stays in VMEM until it is done.",
             output=1,

@@ -70,7 +70,7 @@ PARTS = {
         options=("save", "recompute"),
         right="recompute",
         wrong={"save": "A v6e computes 4.7 times as fast and moves bytes twice as fast. Compute B and C again for it."},
-        why="its ridge point is higher, so in the time of a byte it computes more FLOPs.",
+        why="its ridge point is higher, so it computes more FLOPs in the time that a byte takes.",
         proof=lambda: _faster("v6e"),
     ),
 }
