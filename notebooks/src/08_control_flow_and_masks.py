@@ -492,8 +492,6 @@ for how in ("no condition", "one condition", "a mask each", "a condition each"):
 # cuts the program into pieces, and while one piece waits, instructions of another cannot fill the gap. (*Further* shows
 # what the pieces wait for.) **Use few branches, each around much work. If every register must decide for itself, use a
 # mask.** *This is a good place for a break.*
-
-
 #
 # ## Which axis needs a mask?
 #
@@ -510,7 +508,7 @@ viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 # `broadcasted_iota(jnp.int32, shape, axis)` gives every element its index along one axis of the block. Adding the block
 # index times the block size turns this into the index in the whole array, and a comparison with the length of the axis
 # gives the mask. Blocks that lie inside the array need none. The next cell sums this table along each of its two axes,
-# without a mask and then with a mask for the summed axis only. **How many of the four sums are right?**
+# first without a mask and then with a mask for the summed axis only. **How many of the four sums are right?**
 
 
 # %% tags=["predict"]
@@ -781,9 +779,9 @@ print(f"{report.seconds * 1e6:.0f} us, predicted (compiler); binds: {report.boun
 
 # %% [markdown]
 # The kernel moves twice the bytes of x, and HBM binds. Can the sum be computed in the first pass, when the maximum is
-# not known yet? Take the largest element *so far*. When a larger one comes, every exponential that has been added was
-# too large by the same factor, exp(new - old), so a single multiplication corrects the whole sum. The next cell does
-# this in plain JAX, for one column in four blocks. **Predict:** what is the sum after the second block, [2, 90]?
+# not known yet? Take the largest element *so far*. When a larger one comes, every exponential added so far is too large
+# by the same factor, exp(new - old), so a single multiplication corrects the whole sum. The next cell does this in
+# plain JAX, for one column in four blocks. **Predict:** what is the sum after the second block, [2, 90]?
 
 # %% tags=["predict"]
 column = jnp.array([1.0, 3.0, 2.0, 90.0, 89.0, 5.0, 95.0, 94.0])
