@@ -15,7 +15,7 @@
 # After this lesson you can
 # - name the parts of a TPU core, and say which of them an operation uses,
 # - read the program that the compiler made of your kernel, bundle by bundle,
-# - say which work runs in the background, and how much of it a kernel needs to stay busy,
+# - say which work runs in the background, and how much independent work hides its latency,
 # - say how much each memory holds, how fast it is, and how long it takes to respond,
 # - read a report, name what binds the kernel, and say what to change.
 
@@ -98,16 +98,13 @@ viz.core_picture()
 # >
 # > **MXU**: one of the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
 # >
-# > **VPU**: the unit for most other operations on vectors: add, multiply, compare, select.
+# > **VPU**: the unit for most operations on vectors: add, multiply, compare, select.
 # >
 # > **EUP**: the unit for exp, tanh and log, and for a first approximation of 1/x.
 # >
 # > **XLU**: the unit that moves data between lanes: sums and maxima along a row, transposes, rotations.
 # >
 # > **scalar unit**: the unit for single values: addresses, counters, conditions. It also starts copies.
-# >
-# > **SMEM**: the TPU's memory for single values. On a GPU the same four letters mean shared memory, which is something
-# > else.
 #
 # What matters most about the vector registers is their width.
 #
@@ -176,8 +173,9 @@ for name, fn in operations.items():
 # - The EUP computes 2^x. Because exp(x) is 2^(x log2 e), the VPU first multiplies x by log2 e.
 # - The sum of each *column* is work for the VPU, which adds registers to registers, lane by lane; a few more operations
 #   then add up the 8 sublanes. The sum of each *row* has to combine 128 lanes, and that is work for the XLU.
-# - A column has one element per row, which has to be copied from one lane to all, so this needs the XLU again. Rolling
+# - Multiplying by a column needs the XLU again, which copies the one element of each row from one lane to all. Rolling
 #   by a row moves data between sublanes, which the VPU can do.
+# - The 80 operations of the MXU are 64 pushes of its weights and 16 matmuls, one per register.
 # - Every result of the EUP, the XLU or the MXU has to be fetched by one more instruction, which is counted in the
 #   column *pop*.
 #
@@ -185,9 +183,9 @@ for name, fn in operations.items():
 #
 # ## A bundle, slot by slot
 #
-# The viewer below shows the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in
-# one cycle. Click a row, or use the arrow keys, to see its instructions below the table, and the line of the kernel
-# that they come from.
+# The viewer below shows the program for `2 * exp(x)` on two registers. Each row is a bundle, which is what the units
+# begin in one cycle. Click a row, or use the arrow keys, to see its instructions below the table, and the line of the
+# kernel that they come from.
 #
 # > **slot**: a place in a bundle for one instruction of one unit.
 # >
@@ -211,13 +209,14 @@ viz.bundle_viewer(double_exp, f32(16, 128))
 
 # %% [markdown]
 # Begin in the middle of the table. Both registers are loaded in bundle 6 and multiplied in bundle 7. The two
-# multiplications by 1.44 share a bundle because the VPU has several slots. The two powers take a bundle each, because
-# the EUP has only one slot. Two bundles after its request the first power is popped, and the next bundle multiplies it
-# by our 2. (The dot beside each power is in the VPU column, because the EUP gets its work through a slot of the VPU.)
+# multiplications by 1.44, which is log2 e, share a bundle because the VPU has several slots. The two powers of 2 take a
+# bundle each, because the EUP has only one slot. The first power is popped two bundles after its request, and the next
+# bundle multiplies it by our 2. (The dot beside each power is in the VPU column, because the EUP gets its work through
+# a slot of the VPU.)
 #
 # The copies stand before and after this part. The scalar unit computes addresses, starts a copy with `dma`, and waits
 # for it with `dma.done.wait`. The wait is a single bundle, although it takes hundreds of cycles. So **bundles are not
-# cycles: a bundle that needs something that is not there yet has to wait, and the whole core waits with it.**
+# cycles: a bundle waits until what it needs is there, and the whole core waits with it.**
 #
 # > **DMA**: a copy between memories that runs while the core continues; also the unit that makes it.
 #
@@ -347,9 +346,9 @@ for name, op in one_of_each.items():
 # side by side, a further row sum costs less than three cycles. So a program with dozens of row sums requests all of
 # them before it begins to pop, while a program with a single one has to wait for it.
 #
-# **The core does not look for other work while it waits**, because it issues its bundles in order. It is the compiler
-# that puts other work between a request and its pop, and it takes this work from the same iteration: a `fori_loop` is a
-# loop in the compiled program too, and its next iteration begins when this one is done.
+# **The core does not look for other work while it waits**, because it issues its bundles in order. The compiler puts
+# other work between a request and its pop, but only work from the same iteration. A `fori_loop` stays a loop in the
+# compiled program, so the next iteration begins only when this one is done.
 #
 # ### What does the slow call wait for?
 #
@@ -361,13 +360,13 @@ for name, op in one_of_each.items():
 viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 
 # %% [markdown]
-# There is no such work. The loop requests a maximum and waits for it, then requests a sum and waits for that. With 512
-# rows it requests 64 maxima one after another, and by the time it requests the last of them, the first is ready.
+# No vector work stands between them. The loop requests a maximum and waits for it, then requests a sum and waits for
+# that. With 512 rows it requests 64 maxima one after another, and by the time it requests the last of them, the first
+# is ready.
 #
 # If waiting for the XLU is the reason, two things should follow. With 8 rows, a kernel in which nothing crosses lanes
-# should be several times as fast. And the time of `softmax` should halve with every doubling of the rows, as long as
-# most of it is waiting. The next cell checks both, with a second kernel that takes the maximum and the sum along the
-# columns.
+# should be several times as fast, and the time of `softmax` should halve with every doubling of the rows while most of
+# it is waiting. The next cell checks both, with a second kernel that takes the maximum and the sum along the columns.
 
 
 # %%
@@ -406,29 +405,19 @@ for name, fn in [("softmax", softmax), ("along columns", without_lanes)]:
 # each doubling nearly halves the time, until the copies of the block take longest. So the cause is the latency of the
 # XLU, and the cure is **more independent work between a request and its pop**.
 #
-# The report of the slow call names the same cause.
-
-# %%
-print(few)
-
-# %% [markdown]
-# In the line *time goes*, *XLU* is the time in which the core waits for the XLU, while the line *slots* says that the
-# unit itself has little to do. (The shares in this line are of the whole program, while those in the viewer are of the
-# loop alone.)
-#
 # ## Why the MXU wants many rows
 #
-# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay there. The rows of x enter
-# from the left, sums move down, and results come out at the bottom. Press *Play* to watch an array of only 4 x 4 cells.
-# **Look for one thing:** in how many of the cycles do all 16 cells work?
+# In the table of latencies, the MXU takes longest to return a result. It holds 128 x 128 weights, one in each cell, and
+# they stay there. The rows of x enter from the left, sums move down, and results come out at the bottom. Press *Play*
+# to watch an array of only 4 x 4 cells. **Look for one thing:** in how many of the cycles do all 16 cells work?
 
 # %%
 viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
 # The array fills at the beginning and empties at the end, so all 16 cells work in only two of the 14 cycles. The more
-# rows x has, the longer this middle part lasts. The picture leaves out a second cost: the weights have to be pushed
-# into the cells first. Because of both, one row costs nearly as much as many.
+# rows x has, the larger is the share of the cycles in which all cells work. The picture leaves out a second cost: the
+# weights have to be pushed into the cells first. Because of these two costs, a few rows take nearly as long as many.
 #
 # **Predict first.** The cell below compiles the matmul x[M, 512] @ w[512, 512] in bfloat16, with everything in VMEM
 # already. How much longer do 32 rows take than 8? And how much longer do 256 rows take than 32?
@@ -495,8 +484,8 @@ print(
 # ## The memory hierarchy
 #
 # A core never computes on HBM directly. A copy brings the data into VMEM in the background, and with a BlockSpec,
-# Pallas writes that copy for you. How long does a copy take? The kernel below makes its own: it copies `times` pieces,
-# one after another or all at once. (Lesson 5 is about such kernels, so skip the code if you like.)
+# Pallas writes that copy for you. How long does a copy take? The kernel below starts its copies itself. It copies
+# `times` pieces, one after another or all at once. (Lesson 5 is about such kernels, so skip the code if you like.)
 #
 # **Predict first:** HBM delivers 546 bytes per cycle. How many cycles does a copy of 4 KiB take, and how many does one
 # of 1 MiB take? We take the difference between two copies and one, so that everything around the copies drops out.
@@ -543,6 +532,9 @@ for kib in (4, 64, 512, 1024):
 # Whatever the size, more than a thousand cycles of each copy are latency, while the latency of the XLU was about a
 # hundred. So a kernel waits for HBM unless it requests its data early. With a grid, Pallas does that for you: it
 # requests the next block before the kernel works on the current one.
+#
+# > **SMEM**: the TPU's memory for single values. On a GPU the same four letters mean shared memory, which is something
+# > else.
 #
 # The next picture shows all the memories that can hold your data. From registers to VMEM to HBM, each is larger, slower
 # and farther away than the one before, and another chip is farther still. SMEM stands beside them, because it is near
@@ -595,19 +587,28 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
 #
 # ## Read a report
 #
-# `compiler.compile_tpu(fn, *args)` returns a report. Ask it the four questions of the table, from top to bottom. As in
-# lesson 1, its time is the longer of two: the simulator's cycles, and the bytes at full speed. The simulator does not
-# know that all copies share one bandwidth, as *Further* shows.
+# `compiler.compile_tpu(fn, *args)` returns a report. This is the one of the slow call:
+
+# %%
+print(few)
+
+# %% [markdown]
+# In the line *time goes*, *issue* stands for the cycles in which the core issues vector instructions and waits for
+# nothing. *XLU* stands for those in which it waits for the XLU, while the line *slots* says that the unit itself has
+# little to do. (The shares in *slots* are of the whole program, while those in the viewer are of the loop alone.)
+#
+# Ask every report the four questions of this table, from top to bottom. As in lesson 1, its time is the longer of two:
+# the simulator's cycles, and the bytes at full speed. The simulator does not know that all copies share one bandwidth,
+# as *Further* shows.
 #
 # | ask | look at | if so, change |
 # |---|---|---|
 # | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion; larger blocks only where a block is read again |
 # | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps, larger blocks or more buffers; in a grid of one step, more steps |
-# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work per iteration: more rows at a time |
-# | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
+# | Does the core wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work per iteration: more rows at a time |
+# | Is the core busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
-# In the line *time goes*, *issue* stands for the cycles in which the core issues vector instructions and waits for
-# nothing.
+# For the slow call, the answer to the third question is yes, because the core waits for the XLU in most of its cycles.
 #
 # ## Five questions
 #
@@ -619,8 +620,9 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
 # for both operations.</details>
 #
 # <details><summary>2. Which is more expensive on a TPU, an exp or a sum along a row?</summary>
-# The sum is more expensive in both arrangements. With rows of one register, side by side, an EUP operation costs a
-# cycle and a row sum two or three; in a chain, they cost a few cycles and more than a hundred.</details>
+# The sum is more expensive in both arrangements. With rows of one register, an EUP operation costs one cycle side by
+# side and a few in a chain, while a row sum costs two or three side by side and more than a hundred in a
+# chain.</details>
 #
 # <details><summary>3. A GPU hides latency by switching to other threads. What hides it on a TPU?</summary>
 # Other work of the same program hides it. The compiler places work on independent registers of the same iteration
@@ -628,8 +630,8 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
 #
 # <details><summary>4. Where is the constant 3.0 if your kernel says <code>x_ref[...] * 3.0</code>? And where is the
 # factor if it says <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
-# The constant is in the instruction itself, or in a register that holds it 1024 times. A factor from SMEM goes to the
-# scalar unit first, and is then copied to all elements of a vector register.</details>
+# The constant is in the instruction itself, as 1.44 was in the viewer. A factor from SMEM goes to the scalar unit
+# first, and is then copied to all elements of a vector register.</details>
 #
 # <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks
 # help?</summary>
@@ -699,7 +701,7 @@ print(f"from SMEM without the loop: {alone:.1f} cycles, {alone / vector:,.0f} ti
 
 # %% [markdown]
 # A part of the difference is the loop. The rest is the width of a register, because adding one element costs as much as
-# adding a whole register of them. A bundle has two slots for the scalar unit, so at best it does three operations per
+# adding a whole register of them. A bundle has two slots for the scalar unit, which make at most three operations per
 # nanosecond. According to the JAX team's article "Pallas: Custom Kernels in JAX", that is less than one core of a CPU
 # does.
 #
@@ -784,8 +786,8 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 #   simulator has 0.76.
 # - **Heat, the other core and the host** are not part of the simulation.
 #
-# The page ["Reading a report of the compiler"](../docs/compiler.md) has the full list. What is certain is which
-# instructions your kernel became.
+# The page ["Reading a report of the compiler"](../docs/compiler.md) has the full list. Only the instructions themselves
+# are certain.
 #
 # ### Five chips, and two GPUs
 #
@@ -829,8 +831,9 @@ for name in chips.GPU_NAMES:
     print(f"{name:10}{rates}   {on_chip}")
 
 # %% [markdown]
-# The chips differ in size by a factor of ten, but most of all they differ in how they divide the work. A TPU has one or
-# two wide cores, while these GPUs have 132 small ones, which hide latency by switching between threads.
+# The peaks of these chips differ by a factor of more than ten, but the more important difference is how the chips
+# divide the work. A TPU has one or two wide cores, while these GPUs have 132 small ones, which hide latency by
+# switching between threads.
 #
 # Does the peak of a chip follow from its number of cells? On a v5e it did, with two FLOPs per cell and cycle. **Predict
 # first:** at which clock rate would a v6e reach its peak in the same way? The next cell computes that for four chips.
@@ -866,8 +869,8 @@ for name in ("v5e", "v5p", "v6e", "tpu7x"):
 # ### Are spills a reason to worry?
 #
 # A spill is a store and, later, a load, which is called a *fill*. The next cell compiles the softmax once more, with
-# more and more rows per iteration. With so many rows, the copies of the first version take longer than its work and
-# would hide what spills cost, so here the block stays in VMEM, and nothing is copied between steps.
+# more and more rows per iteration. In the first version, the copies take longer than the work on so many rows, so they
+# would hide what spills cost. Here the block stays in VMEM, and nothing is copied between steps.
 
 
 # %%

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 2: The machine
 #
-# The first exercises ask for numbers, with pencil and paper, and the later ones for programs. The check compares a
-# wrong answer with the mistakes that we know, and most wrong answers are among them.
+# The first exercises ask for numbers, with pencil and paper, and the later ones for programs. If a wrong answer comes
+# from a mistake that we know, the check names the mistake.
 #
 # Come here from [lesson 2](../notebooks/02_the_machine.ipynb). About 59 minutes. Short of time? Do 02.5, 02.6 and 02.8.
 # Want more? 02.10 and 02.11, 45 minutes: both begin with an empty cell.
@@ -25,10 +25,10 @@ from course_lib import chips, compiler
 #
 # *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
-# How many FLOPs can a chip do in the time in which its HBM delivers one byte? Answer for each of the five chips in
-# bfloat16, and once more for a v5e in int8. Write plain numbers; 1 % either way will do. `chips.chip("v4")` has the
-# figures of a v4. Its rates are those of one core, while `chip_flops` and `chip_bandwidth` are those of the whole chip.
-# (Lesson 3 builds on this number.)
+# How many FLOPs can a chip do while its HBM delivers one byte? Answer for each of the five chips in bfloat16, and once
+# more for a v5e in int8. Write plain numbers; 1 % either way will do. `chips.chip("v4")` has the figures of a v4. Its
+# rates are those of one core, while `chip_flops` and `chip_bandwidth` are those of the whole chip. (Lesson 3 builds on
+# this number.)
 
 # %% answer="02.1"
 flops_per_byte = {
@@ -87,11 +87,11 @@ checks.check("02.2", once)
 #
 # - `"share"`: which share of the FLOP/s of the MXUs does the VPU reach, in %?
 # - `"operations"`: a head of attention computes a table of scores. For each score, its two matmuls do 4 K FLOPs
-#   together, where K is the width of the head, here 128. With how many VPU operations per score does the softmax take
-#   as long as the matmuls? Write a plain number.
+#   together, where K is the width of the head, here 128. At how many VPU operations per score does the softmax take as
+#   long as the matmuls? Write a plain number.
 # - `"K = 32"`: take a head of width 32, a softmax of 9 operations per score, and a kernel in which matmuls and softmax
-#   overlap perfectly. Which of `"the MXU"`, `"the VPU"` and `"HBM"` would have to be faster? Think of how much of an
-#   MXU such a head fills.
+#   overlap perfectly. Which of `"the MXU"`, `"the VPU"` and `"HBM"` would have to be faster to make this kernel faster?
+#   Think of how much of an MXU such a head fills.
 #
 # For the two numbers, 1 % either way will do.
 
@@ -117,7 +117,7 @@ checks.check("02.3", units)
 # per second in each direction, and a hop takes 1 us for the first byte (both figures are from "How to Scale Your
 # Model").
 #
-# - `"one link"`: how long do 64 MiB take to a neighbor over the link between them, without the hop?
+# - `"one link"`: how long do 64 MiB take to a neighbor over the link between them, not counting the 1 us of the hop?
 # - `"first byte"`: how long does the first byte take from one corner to the opposite one?
 # - `"all of it"`: how long do the 64 MiB take from one corner to the opposite one, if all paths that help are used?
 #
@@ -262,9 +262,9 @@ except compiler.Unavailable as error:
 # *Difficulty 3 of 5. 12 minutes, 3 lines. Fast track.*
 #
 # The kernel below divides each element by the sum of its row. The cell prints what the compiler reports on it in three
-# settings, none of which is as fast as it could be. A report ends with a conclusion, which is left out here because you
-# draw it. Ask the lesson's four questions (a v5e has 1.5 cycles in a nanosecond, in which HBM delivers 820 bytes), and
-# answer for each setting with a pair: what binds, and what to change.
+# settings, none of which is as fast as it could be. What each report says about the cause is left out, because that is
+# your question. Ask the lesson's four questions (in a nanosecond, a v5e has 1.5 cycles and its HBM delivers 820 bytes),
+# and answer for each setting with a pair: what binds, and what to change.
 #
 # What binds is one of `"the bandwidth of HBM"`, `"the latency of copies"`, `"the latency of the XLU"`,
 # `"instructions"`.
@@ -374,7 +374,7 @@ except compiler.Unavailable as error:
 # *Difficulty 2 of 5. 4 minutes, 1 line.*
 #
 # `count(x)` writes into each block how many elements above 0 there are in this block and in all blocks before it. It
-# keeps the count in `total_ref`, a memory of its own that `scratch_shapes` requests, and that keeps its content from
+# keeps the count in `total_ref`, a memory of its own, which `scratch_shapes` requests and which keeps its content from
 # step to step. In the simulator the kernel is right, but a TPU's compiler refuses it. Which line is to blame?
 
 # %% given="02.7"
@@ -397,9 +397,9 @@ checks.check("02.7", line)
 #
 # *Difficulty 2 of 5. 8 minutes, 2 lines. Fast track.*
 #
-# The kernel below subtracts from each row its mean. It was written as for a processor that does one thing at a time: a
-# loop takes one row after the other. The result is right, but according to the compiler the kernel takes many times as
-# long as a copy of the same block.
+# The kernel below subtracts from each row its mean. It was written as if for a processor that does one thing at a time:
+# a loop takes one row after the other. The result is right, but according to the compiler the kernel takes many times
+# as long as a copy of the same block.
 #
 # Rewrite it so that for x[512, 256] it takes at most 1.25 times as long as a copy. The check tries other shapes, too.
 
@@ -485,8 +485,8 @@ checks.check("02.9", why)
 # rounding of float32, about one part in 100,000. An approximate reciprocal is too rough for that, and even with one
 # Newton step after it, it is still slightly too rough.
 #
-# Taking more rows at a time is not enough. Look at the report of your kernel, and at the operations of which a division
-# is made.
+# Taking more rows at a time is not enough. Look at the report of your kernel, and at the operations that a division
+# takes.
 
 
 # %% given="02.10"
@@ -549,7 +549,7 @@ checks.check("02.10", gated)
 # more than four times that, and a kernel with everything in one block misses par, too. The sizes that are tried are
 # multiples of 256 rows and 128 columns.
 #
-# (The simulator's cycles do not know that copies share one bandwidth. For golf, the cycles alone count.)
+# (The simulator does not know that copies share one bandwidth, but for golf its cycles alone count.)
 
 # %% answer="02.11"
 gated = None
@@ -585,7 +585,6 @@ checks.check("02.11", gated)
 # %% [markdown]
 # ## Where next
 #
-# Now that you know the machine, lesson 3 says what it allows: how long an operation must take, whoever writes the
-# kernel.
+# You now know the machine. Lesson 3 computes how long an operation must take on it, whoever writes the kernel.
 #
 # <!-- next -->

@@ -14,17 +14,17 @@ RIGHT = {
 # For each patient: a sentence for each wrong answer, first the bounds, then the cures.
 WRONG = {
     "A": {
-        "the latency of copies": "It does wait for copies most of the time. But which takes longer: its cycles, "
+        "the latency of copies": "The core does wait for copies most of the time. But which takes longer: its cycles, "
         "or its bytes at full speed? Work out both.",
-        "the latency of the XLU": "It waits for it in a tenth of its cycles, and the cycles do not even set the time.",
-        "instructions": "It issues instructions in a fifth of its cycles, and the cycles do not even set the time.",
+        "the latency of the XLU": "Only a tenth of the cycles wait for it, and the cycles do not even set the time.",
+        "instructions": "Only a fifth of the cycles issue instructions, and the cycles do not even set the time.",
         "larger blocks": "They would move the same bytes with fewer waits. How long do those bytes take at full speed?",
         "more rows per iteration": "More rows would save cycles. What sets the time here?",
         "a cheaper operation": "That would save cycles. What sets the time here?",
     },
     "B": {
         "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is the result anywhere near its time?",
-        "the latency of the XLU": "It waits for the XLU in a part of its cycles. Which part is the largest?",
+        "the latency of the XLU": "The core waits for the XLU in a part of its cycles. Which part is the largest?",
         "instructions": "Issuing them takes next to nothing. Look at the line *time goes*.",
         "fewer bytes": "A step moves few bytes already, and a copy takes over a thousand cycles even if it moves none.",
         "more rows per iteration": "A block has 16 rows, and an iteration takes 16. How many more can it take?",
@@ -32,10 +32,10 @@ WRONG = {
     },
     "C": {
         "the bandwidth of HBM": "Divide its bytes by 820 GB/s. Is the result anywhere near its time?",
-        "the latency of copies": "It waits for copies in a twentieth of its cycles. Which part is the largest?",
+        "the latency of copies": "The core waits for copies in a twentieth of its cycles. Which part is the largest?",
         "instructions": "Is the core busy, or does it wait? Look at the line *time goes* once more, and at the slots.",
-        "larger blocks": "It hardly waits for copies. What does it wait for, and does the size of a block change that?",
-        "fewer bytes": "It hardly waits for copies. What does it wait for?",
+        "larger blocks": "The core hardly waits for copies. What else does it wait for? Would larger blocks help?",
+        "fewer bytes": "The core hardly waits for copies. What does it wait for?",
         "a cheaper operation": "The slots are nearly empty, so there is little work. What does the core do instead?",
     },
 }
