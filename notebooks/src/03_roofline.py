@@ -101,8 +101,8 @@ player
 
 # %% [markdown]
 # Block (i, k) of x is multiplied by block (k, j) of y, and the product is added to block (i, j) of the result. The
-# result block stays in VMEM while k runs. The light blue blocks have been in VMEM before, because each column of result
-# blocks needs the same row of blocks of x again.
+# result block stays in VMEM while k runs. The light blue blocks have been in VMEM before, because every result block of
+# row i needs all blocks of x in row i.
 #
 # Now take the two kernels of the opening. How many bytes does each of them move?
 
@@ -285,7 +285,7 @@ for n in (256, 512, 720, 721, 1024):
 # %% [markdown]
 # So on a v5e the matmul is compute-bound for N > 720, because N / 3 has to exceed 240.
 #
-# In float32 an element has four bytes. The MXU gets it rounded to bfloat16 unless you ask for more precision, so the
+# In float32 an element has four bytes. Unless you ask for more precision, it is rounded to bfloat16 for the MXU, so the
 # FLOPs take as long as before. The bytes take twice as long, which makes the intensity N / 6. In int8 the peak doubles,
 # but the result is int32, so the matmul moves 6 N^2 bytes again.
 
@@ -312,8 +312,7 @@ for name in chips.NAMES:
 # so it needs matmuls that are more than twice as large.
 #
 # The table describes whole chips, with the numbers that JAX has. The ridge point is the same for one core and for its
-# chip. Google's page on the v5p gives 2765 GB/s, where JAX has 2460; with Google's number the ridge point of a v5p is
-# 166.
+# chip.
 #
 # ### And in blocks?
 #
@@ -323,9 +322,9 @@ for name in chips.NAMES:
 #
 # 2 bm bk bn / (2 bm bk + 2 bk bn) = bm bn / (bm + bn) FLOPs per byte.
 #
-# The result adds a few bytes, which this formula leaves out. Because bk cancels, square blocks of side b have an
-# intensity of b / 2, so they need b = 480 to reach the ridge point. Does the formula agree with the copies that
-# `grid.walk` lists?
+# The result adds a few bytes, which this formula leaves out. The size bk cancels, so only bm and bn have to be large.
+# Square blocks of side b have an intensity of b / 2, and reach the ridge point at b = 480. Does the formula agree with
+# the copies that `grid.walk` lists?
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 1024, 1024)]:
@@ -344,10 +343,10 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
 # %% [markdown]
 # ## The third roof
 #
-# Now to the 91.8 ms. The JAX notebook times blocks of 128 for three sizes of matrices. The three runs differ in many
-# things, of which we try the number of grid steps. The clock was on the host, so each time includes about 0.11 ms for
-# the call, which is our library's estimate from published times of small matmuls. The next cell subtracts the call and
-# divides the rest by the number of steps. Is the result the same for all three sizes?
+# Now to the 91.8 ms. The JAX notebook times blocks of 128 for three sizes of matrices. The three runs have very
+# different numbers of grid steps, but perhaps every step takes the same time. The clock was on the host, so each time
+# includes about 0.11 ms for the call, which is our library's estimate from published times of small matmuls. The next
+# cell subtracts the call and divides the rest by the number of steps. Is the result the same for all three sizes?
 
 # %%
 PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
@@ -374,22 +373,22 @@ print(f"its bytes alone        {bytes_of_a_step / bandwidth * 1e6:6.3f} us")
 # arithmetic. The slow kernel has a quarter of a million steps, and these steps take the rest of its time. Was that your
 # guess?
 #
-# But what happens in this third of a microsecond? It is not the arithmetic, which takes only a sixteenth of the step.
-# There are three suspects.
+# But what happens in this third of a microsecond? The arithmetic takes only a sixteenth of the step, so it is not to
+# blame. There are three suspects.
 #
 # - **The bytes.** A step copies 64 KiB, which takes 0.08 us at full bandwidth. That is a quarter of the time that we
 #   want to explain.
 # - **The core.** In each step it computes which blocks come next, starts their copies, and runs the loop over the grid.
 # - **The latency of the copies.** Even the shortest copy has one (lesson 2), in addition to the time of its bytes.
 #
-# The published times cannot separate the last two suspects, because every step copies in all of them. The compiler's
-# simulator can, because there we can remove one of the two.
+# The published times cannot separate the last two suspects, because every step of every published run copies. The
+# compiler's simulator can, because there we can remove the copies or request them earlier.
 #
 # > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two buffers if its blocks move, so
 # > that the next block can arrive while the current one is worked on, and one buffer otherwise.
 #
-# **Predict first.** In the simulator a step of this kernel takes about 750 cycles. On the chip it took 526 cycles, and
-# you will see below why the two differ. How many cycles will a step take in the simulator
+# **Predict first.** In the simulator a step of this kernel takes about 750 cycles. (On the chip it took 526; we return
+# to the difference below.) How many cycles will a step take in the simulator
 #
 # 1. if all index maps return (0, 0)? The kernel then has as many steps as before, but nothing to copy after the first
 #    one.
@@ -452,8 +451,8 @@ for name, step in steps.items():
 # %% [markdown]
 # Without copies, two thirds of the step are gone, and with four buffers, half of it. What disappears is the waiting,
 # which falls from 445 cycles to 3 and to 45. The core's part, in the columns *work* and *scalar code*, changes far
-# less; without copies it shrinks because there are none to start. So **by the compiler's simulator, the latency of the
-# copies is to blame.** The published times fit this result but do not prove it.
+# less; without copies it shrinks, because there are no copies to start. So **by the compiler's simulator, the latency
+# of the copies is to blame.** The published times fit this result but do not prove it.
 #
 # Why is it not enough to request a block one step ahead? A block is requested at the beginning of one step, and the
 # work on it is done at the end of the next. So two steps have to cover its latency, its bytes and its work. Here *work*
@@ -461,40 +460,27 @@ for name, step in steps.items():
 #
 # **A step takes (latency + bytes + work) / 2 with two buffers, and / 4 with four,**
 #
-# but never less than its work, and never less than its bytes at full bandwidth. The next cell checks this rule against
-# the table. In the simulator a copy has a latency of 1142 cycles, and the two copies of a step run at the same time.
-
-# %%
-latency = roofline.LATENCY_CYCLES["v5e"][0]
-one_copy = bytes_of_a_step / 2 / (bandwidth / v5e.clock_hz)  # cycles for its bytes
-print(f"latency {latency} cycles, bytes {one_copy:.0f}")
-print("cycles a step   work   by the rule   predicted (compiler)")
-for buffers in (2, 3, 4, 6):
-    step = steps[f"{buffers} buffers"]
-    work = step["work"] + step["scalar code"]
-    rule = max(work, (latency + one_copy + work) / buffers)
-    print(f"{buffers} buffers {work:10.0f} {rule:10.0f} {sum(step.values()):16.0f}")
-
-# %% [markdown]
-# With six buffers only the work is left, and with fewer the latency is not fully hidden. The chart shows the first
-# steps with two buffers. **Look for one thing:** when is the copy for step 3 requested, and when does the work on it
-# begin?
+# but never less than its work, and never less than its bytes at full bandwidth. In the simulator a copy has a latency
+# of 1142 cycles, and the two copies of a step run at the same time. *Further* checks the rule against the table.
+#
+# The chart shows the first steps with two buffers. **Look for one thing:** when is the copy for step 3 requested, and
+# when does the work on it begin?
 
 # %%
 viz.pipeline_chart(in_small_blocks, small, small)
 
 # %% [markdown]
-# One step after its request, the block is still on its way, so the core waits.
+# One step after its request, the block for step 3 is still on its way, so the core waits.
 #
 # ## From a step to a roof
 #
 # A step took 526 cycles on the chip, and it takes 750 in the simulator. The published times fit a shorter latency than
-# the 1142 cycles that the simulator assumes; *Further* shows the fit. It is a fit and not a measurement, and our model
-# uses it.
+# the 1142 cycles that the simulator assumes. Our model uses the shorter latency, which *Further* derives. It is a fit
+# and not a measurement.
 #
-# Now suppose that the arithmetic and the bytes take no time. What remains of a step is its price: 0.30 us of the 0.35
-# us. So with two buffers, the FLOP/s of a kernel that fetches new blocks at every step are at most the FLOPs of one
-# step divided by this price.
+# Now suppose that the arithmetic and the bytes take no time. What remains of a step is its price, which is 0.30 us of
+# the 0.35 us. So with two buffers, the FLOP/s of a kernel that fetches new blocks at every step are at most the FLOPs
+# of one step divided by this price.
 #
 # > **price of a step**: the time of a grid step that fetches a new block, if its arithmetic and its bytes took no time:
 # > half of the sum of the latency and of what the core does besides the arithmetic.
@@ -541,8 +527,9 @@ viz.roof_plot(
 )
 
 # %% [markdown]
-# It is bk. The intensity does not depend on bk, but a larger bk means fewer steps, so it lifts only the third roof. The
-# point then stops at the slope. Larger bm and bn move fewer bytes, so they shift the point to the right.
+# The change of bk moves the point straight up. The intensity does not depend on bk, but a larger bk means fewer steps,
+# so it lifts only the third roof. The point then stops at the slope. Larger bm and bn move fewer bytes, so they shift
+# the point to the right.
 #
 # The times under the plot are the model's. In the model, copies reach 89 % of the bandwidth, which is a fit to the
 # published times and is drawn as the dotted line beside the slope. That is why the bytes of the slow kernel take 23.7
@@ -551,9 +538,9 @@ viz.roof_plot(
 # ## Is this timing possible?
 #
 # A guide to writing kernels publishes two times for a float32 matmul of 8192: 35.039 ms for its kernel, and 7.811 ms
-# for the layer that the kernel was to replace. Later a pull request to the guide reports 2.240 ms. Are these times
-# possible on a v5e? The guide is "Define a Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull request is
-# number 2284 of keras-io.
+# for the layer that the kernel was meant to replace. Later a pull request to the guide reports 2.240 ms. Are these
+# times possible on a v5e? The guide is "Define a Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull
+# request is number 2284 of keras-io.
 
 # %%
 f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
@@ -610,8 +597,8 @@ for name, takes in [
 # %% [markdown]
 # - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: by fusion (lesson 9), with a
 #   narrower dtype, or with another algorithm.
-# - **A gap.** Ask which roof is in the way: bytes that move twice, vector work, or grid steps. A kernel can remove
-#   those, and XLA may not know how.
+# - **A gap.** Ask what takes the time: bytes that move twice, vector work, or grid steps. A kernel can often reduce
+#   these where XLA does not know how.
 # - **XLA is at the roof already**, as for this matmul. Then leave the operation to XLA.
 #
 # > **fusion**: several operations in one kernel, so that the results passed from one to the next never go through HBM.
@@ -624,7 +611,7 @@ for name, takes in [
 # TFLOPs are an amount of work, not a rate. A v5e does 197 TFLOP/s at best, with bfloat16 matmuls.</details>
 #
 # <details><summary>2. Is a float32 matmul of 1024 x 1024 matrices memory-bound or compute-bound on a v5e?</summary>
-# In this model it is memory-bound, because it does 1024 / 6 = 171 FLOPs per byte and needs 240. It is compute-bound
+# By this estimate it is memory-bound, because it does 1024 / 6 = 171 FLOPs per byte and needs 240. It is compute-bound
 # from N = 1441 on.</details>
 #
 # <details><summary>3. You double all three block sizes of a blocked matmul. What happens to its bytes, its steps and
@@ -712,18 +699,35 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# To the left of the ridge point the weights take the time, so additional rows are nearly free. They are not entirely
-# free: 256 rows also move more bytes of x and of the result, which explains most of the factor of 1.3. To the right of
-# the ridge point each row costs its arithmetic. That is why a server collects requests until it has a few hundred. The
-# dotted line lies beyond 240 because it counts the bytes of x and of the result too. With `D = 4096` it moves closer to
-# 240: change D, and run both cells again.
+# To the left of the ridge point the bytes of the weights take longest, so additional rows are nearly free. They are not
+# entirely free: 256 rows also move more bytes of x and of the result, which explains most of the factor of 1.3. To the
+# right of the ridge point each row costs its arithmetic. That is why a server collects requests until it has a few
+# hundred. The dotted line lies beyond 240 because it counts the bytes of x and of the result too. With `D = 4096` it
+# moves closer to 240: change D, and run both cells again.
 #
 # ### A latency that fits
 #
-# How long is the latency on the chip? It is shorter than the simulator's 1142 cycles, which are 0.76 us; that is why a
-# step takes 750 cycles in the simulator and not 526. Our model takes the core's part of a step from the compiler, and
-# fits the latency to the published times. This is a fit, not a measurement: a shorter latency and a slower core would
-# fit as well.
+# For the simulator, whose latency we know, the rule for a step can be checked. The next cell compares it with the table
+# of the third roof.
+
+# %%
+latency = roofline.LATENCY_CYCLES["v5e"][0]
+one_copy = bytes_of_a_step / 2 / (bandwidth / v5e.clock_hz)  # cycles for its bytes
+print(f"latency {latency} cycles, bytes {one_copy:.0f}")
+print("cycles a step   work   by the rule   predicted (compiler)")
+for buffers in (2, 3, 4, 6):
+    step = steps[f"{buffers} buffers"]
+    work = step["work"] + step["scalar code"]
+    rule = max(work, (latency + one_copy + work) / buffers)
+    print(f"{buffers} buffers {work:10.0f} {rule:10.0f} {sum(step.values()):16.0f}")
+
+# %% [markdown]
+# With six buffers only the work is left, and with fewer the latency is not fully hidden.
+#
+# How long is the latency on the chip? The published times fit one that is shorter than the simulator's 1142 cycles,
+# which are 0.76 us. That would explain why a step takes 750 cycles in the simulator and not 526. Our model takes the
+# core's part of a step from the compiler, and fits the latency to the published times. This is a fit, not a
+# measurement: a shorter latency and a slower core would fit as well.
 
 # %%
 parts = {
@@ -903,9 +907,9 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 # to the program, and it doubles the spills. Our own model takes the longer of the two times, so it sees no difference
 # at all.
 #
-# Two things change the count. With a causal mask, query t needs only the keys 0 to t. That leaves half of the pairs,
-# and half of the FLOPs if a kernel skips the rest. With grouped queries, several heads share one K and V, so the kernel
-# moves fewer bytes for the same FLOPs. Exercise 03.5 counts both.
+# A mask and grouped queries change the count. With a causal mask, query t needs only the keys 0 to t. That leaves half
+# of the pairs, and half of the FLOPs if a kernel skips the rest. With grouped queries, several heads share one K and V,
+# so the kernel moves fewer bytes for the same FLOPs. Exercise 03.5 counts both.
 #
 # ### Between chips
 #
@@ -919,8 +923,8 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 #
 # A chip lacks (n - 1) / n of the S bytes, and all of these have to come through its own links. For large n the time is
 # close to S divided by the bandwidth into one chip. The JAX team's article gives 1600 Gbit/s for a v5e. Google's page
-# today gives it as 400 GB/s in both directions together, of which half comes in. The book "How to Scale Your Model"
-# gives 45 GB/s for one link in one direction, and a v5e has four links.
+# today gives 400 GB/s for both directions together, of which half comes in. The book "How to Scale Your Model" gives 45
+# GB/s for one link in one direction, and a v5e has four links.
 
 # %%
 ici = 1600e9 / 8
@@ -1008,8 +1012,8 @@ print(f"predicted (compiler)  {report.seconds * 1e6:3.0f} us")
 print(f"that is {work / report.seconds / peak:.1%} of the peak")
 
 # %% [markdown]
-# It is not: its roof is that of the VPU, at 3 % of the height of the MXU's. The compiler agrees, because its bundles
-# have four slots for vector operations.
+# It is not, because its roof is that of the VPU, at 3 % of the height of the MXU's. The compiler agrees, because its
+# bundles have four slots for vector operations.
 #
 # **An MXU that is not full.** The MXU holds a square of 128 x 128 weights, so a right operand with 64 columns fills
 # half of it. To see this effect rather than the copies, we let x stay in VMEM, multiply it by 64 matrices y in turn,

@@ -123,8 +123,8 @@ checks.check("03.4", batch)
 # everything is in bfloat16. With `causal=True`, query t sees only the keys 0 to t.
 #
 # Return two numbers. The first is the FLOPs of the two matmuls, without the softmax. With a mask, count what a kernel
-# that skips the rest has to do, within 1 %. The second is the bytes between HBM and the chip if Q, K, V and the result
-# pass once.
+# that skips all masked pairs has to do, within 1 %. The second is the bytes between HBM and the chip if Q, K, V and the
+# result pass once.
 
 
 # %% answer="03.5"
@@ -142,8 +142,8 @@ def attention_cost(t, width, heads, kv_heads, causal):
 checks.check("03.5", attention_cost)
 
 # %% [markdown]
-# How many FLOPs does XLA count? It knows no mask that saves work, so compare its count with `attention_cost(2048, 128,
-# 8, 8, False)`.
+# How many FLOPs does XLA count? The function below has no mask, so compare the count with `attention_cost(2048, 128, 8,
+# 8, False)`.
 
 
 # %% given="03.5-look"
@@ -273,7 +273,7 @@ checks.check("03.7", verdicts)
 # *Difficulty 3 of 5. 12 minutes, 3 lines.*
 #
 # Here are three times on a v5e, in bfloat16, that the lesson has not shown. Predict each one from nothing but the peak,
-# the bandwidth, and the 0.33 us that a grid step cost in the published times. The triangle has to be right to within a
+# the bandwidth, and the 0.33 us that a grid step cost in the published times. The second has to be right to within a
 # tenth, the other two to within a quarter. Charge the 0.33 us to every step of a kernel, full or empty, on top of the
 # arithmetic. That is crude, since large blocks hide most of it, but it fits what was measured. (The first two were
 # timed on the host, but its 0.11 ms hardly count in times this long.) Do not look below the check before you have
@@ -296,9 +296,9 @@ guesses |= {"XLA, 16384": "44.6 ms", "triangle": "28.4 ms", "decode": "327 us"}
 checks.check("03.8", guesses)
 
 # %% [markdown]
-# Now look. The cell divides your guess by the published time, so 1.00 is perfect, and whoever is between 0.75 and 1.25
-# three times knows the machine. (The first two times stand in JAX's `docs/pallas/tpu/sparse.ipynb`, the third in the
-# autotuning data of Tokamax 0.0.17.)
+# Now look. The cell divides your guess by the published time, so 1.00 is perfect. If you are between 0.75 and 1.25
+# three times, you know the machine. (The first two times are from JAX's `docs/pallas/tpu/sparse.ipynb`, the third is
+# from the autotuning data of Tokamax 0.0.17.)
 
 # %% given="03.8-look"
 published = {"XLA, 16384": 46.953, "triangle": 28.648, "decode": 0.366}  # ms
@@ -325,9 +325,8 @@ for name, time in published.items():
 # bn, and each of them must divide its axis.
 #
 # The check tries three sizes. For m, k, n = 512, 1024, 512 and for 256, 512, 1024, the compiler must predict at most
-# 1.5 times the time of XLA's own matmul. (Our model is harder on kernels this small.) For 8192 three times, the blocks
-# must fit into the 16 MiB of VMEM that a kernel may use, and by the model the kernel may take at most 1.5 times as long
-# as its arithmetic.
+# 1.5 times the time of XLA's own matmul. For m = k = n = 8192, the blocks must fit into the 16 MiB of VMEM that a
+# kernel may use, and by the model the kernel may take at most 1.5 times as long as its arithmetic.
 
 
 # %% given="03.9-slow"
@@ -404,7 +403,8 @@ checks.check("03.10", why)
 # in float32, and the result has the dtype of `x`. Written as two operations, this reads `x` twice, so by the roofline
 # it takes half as long again as it must. Write it as one kernel, from nothing, that reads `x` once and writes once: the
 # budget is the traffic of a copy. The kernel takes any number of rows and columns, in float32 and bfloat16. The check
-# also asks how much VMEM x[1024, 4096] would take, so x has to be cut between its rows, and the question is where.
+# also asks how much VMEM x[1024, 4096] would take, so x has to be cut into blocks of whole rows, and you choose how
+# many rows.
 
 # %% answer="03.11"
 rms_rows = None
@@ -492,7 +492,7 @@ checks.check("03.12", two_products)
 # %% [markdown]
 # ## Where next
 #
-# You can say how long a kernel must take before it is written, and that a clock which shows less is wrong. Lesson 4
-# takes up what this one took for granted: which bytes a grid moves.
+# You can now say how long a kernel must take before it is written, and you know that a clock that shows less is wrong.
+# This lesson took the bytes that a grid moves for granted, and lesson 4 explains them.
 #
 # <!-- next -->
