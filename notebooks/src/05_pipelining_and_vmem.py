@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Lesson 5: Pipelining and VMEM
 #
-# *60 minutes, then 58 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need the
-# words of lesson 2, lesson 4, and of lesson 3 the third roof. A TPU adds one thing: a cell under "Further" times on it what
-# is predicted here.*
+# *60 minutes, then 58 for the exercises. The "Further" part is optional and not counted in these times. You need the
+# terms of lesson 2, the third roof of lesson 3, and lesson 4. You do not need a TPU; with one, a cell under "Further"
+# measures what is only predicted here.*
 #
-# Below, one kernel adds up all blocks of 64 rows of a matrix, and two calls of it differ in one digit: `pl.Buffered(n)` asks for
-# n buffers for an operand. They copy the same blocks, in the same order, and compute the same. Run the three cells.
+# The kernel below adds up all blocks of 64 rows of a matrix. Two calls of it differ in one digit, the n of
+# `pl.Buffered(n)`, which requests n buffers for an operand. Both copy the same blocks in the same order and compute the
+# same result. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -53,7 +54,7 @@ print("the same result, to the last bit:", bool(same))
 
 # %%
 def stays(x):
-    """As many steps of the same work, on one block: nothing to copy after the first step."""
+    """Do the same work on a single block, so that nothing is copied after the first step."""
     block = pl.BlockSpec((ROWS, 128), lambda i: (0, 0))
     out = jax.ShapeDtypeStruct((ROWS, 128), x.dtype)
     return pl.pallas_call(
@@ -74,35 +75,36 @@ work = compiler.compile_tpu(stays, tall)
 print(f"the work alone, nothing copied: {work.core_seconds * 1e6:6.1f} us")
 print(f"added_up with two buffers:      {two.seconds * 1e6:6.1f} us")
 print(f"added_up with one:              {one.seconds * 1e6:6.1f} us")
-print(f"one, two: {one.cycles / two.cycles:.2f} times as long. All predicted (compiler)")
+print(f"one buffer: {one.cycles / two.cycles:.2f} times as long. All predicted (compiler)")
 
 # %% [markdown]
-# Lesson 3 said: at best the longer of bytes and work, at worst their sum. Here both calls take far longer than the sum,
-# and a digit makes a factor of two.
+# Lesson 3 said that a kernel takes at best the longer of its bytes and its work, and at worst their sum. Here both
+# calls take far longer than the sum, and one digit changes the time by a factor of two.
 #
-# Lesson 3 also had a rule for a step: half of latency, bytes and work. Today you build the loop, and see where the half comes
-# from, and when it is wrong. **Why is it exactly two?** Write down a guess, and a second one: what would three buffers
-# do? By the middle of this lesson you compute the last two lines from the second.
+# Lesson 3 also gave a rule for a step with two buffers: it takes half of latency, bytes and work together. Here you
+# build the loop, and see where the half comes from and when the rule is wrong. **Why is the factor exactly two?** Write
+# down a guess, and then a second one: what would three buffers do? By the middle of this lesson you can compute both
+# times of `added_up` from the line above them.
 #
 # After this lesson you can
-# - start a copy, wait for it, and find the wait that is missing or one too many,
-# - write a loop in which the next block arrives while this one is worked on,
-# - say how long a step takes, from a latency, its work, and how many copies are under way,
-# - say when two buffers are enough, and what more of them buy,
+# - start a copy, wait for it, and find a wait that is missing or superfluous,
+# - write a loop that fetches the next block while it works on this one,
+# - compute the time of a step from the latency, the work, and the number of copies in flight,
+# - say when two buffers are enough, and what more buffers gain,
 # - count VMEM to the byte, and find the largest block that fits.
 #
 # ## A copy by hand
 #
-# So far every copy was made for you. Here is one made by hand. `memory_space=pl.ANY` leaves x and the result in HBM, so
-# the kernel gets them whole, and may not read them there. It copies.
+# So far, `pallas_call` has made every copy for you; the next kernel makes its own. `memory_space=pl.ANY` leaves x and
+# the result in HBM, so the kernel gets the whole arrays, which it may copy but not read.
 #
-# > **asynchronous copy**: a copy that is started and then goes on by itself, while the core does something else.
+# > **asynchronous copy**: a copy that runs by itself once it has been started, while the core does something else.
 # >
-# > **DMA semaphore**: the counter by which a copy says that it has arrived. A wait takes from it
-# > as much as the copy that it names will have moved.
+# > **DMA semaphore**: the counter by which a copy signals that it has arrived. A wait subtracts from it as much as the
+# > copy that it names moves.
 #
-# `pltpu.make_async_copy(source, target, semaphore)` describes a copy and moves nothing. `.start()` sends it off, and
-# `.wait()` ends when it has arrived. A semaphore is scratch: `pltpu.SemaphoreType.DMA((2,))` is two of them.
+# `pltpu.make_async_copy(source, target, semaphore)` describes a copy and moves nothing. `.start()` starts the copy, and
+# `.wait()` returns when it has arrived. Semaphores are scratch: `pltpu.SemaphoreType.DMA((2,))` allocates two of them.
 
 
 # %%
@@ -134,8 +136,8 @@ for verdict in judges.judge(doubled_by_hand, double, x):
     print(verdict)
 
 # %% [markdown]
-# What if a line is missing? Below the first `.wait()` is left out, and then there is one too many. Which judge notices,
-# and what happens on a chip? Guess both before you run the cell.
+# What if a line is missing? The first version below does not wait for its copy, and the second waits twice. Before you
+# run the cell, guess which judge notices, and what would happen on a chip.
 
 
 # %% tags=["predict"]
@@ -165,32 +167,36 @@ for waits in (0, 2):
     print("compiles for a v5e:", compiles, "\n")
 
 # %% [markdown]
-# The compiler takes both: it does not count waits. Without a wait the kernel reads what was in VMEM before, or half of
-# it. With one too many a chip would stand still for ever. Our judges compare what is started with what is waited for, before anything runs.
+# The compiler accepts both versions, because it does not count waits. Without the wait, the kernel reads whatever was
+# in VMEM before, or a block that has only partly arrived. With one wait too many, a chip would hang forever. Our judges
+# compare the copies that are started with those that are waited for, before anything runs.
 #
-# ## The next one while this one
+# ## Fetch the next chunk while working on this one
 #
-# Now the sum of the opening, by hand. `fetch(i)` describes the copy of chunk i into buffer i mod `buffers`, so that start
-# and wait name the same semaphore by construction. Read the loop with `buffers=2`: what is started before the first wait?
+# Here is the sum of the opening by hand. `fetch(i)` describes the copy of chunk i into buffer i mod `buffers`. Since
+# both the start and the wait call it, they cannot name different semaphores. Read the loop with `buffers=2`: which
+# copies are started before the first wait?
 #
 # > **prologue**: the copies that are started before the loop.
 # >
-# > **steady state**: the turns of a loop that are all alike: start the copy of a later chunk, wait for this one, work on it.
+# > **steady state**: the iterations of a loop that are all alike: start the copy of a later chunk, wait for this one,
+# > work on it.
 # >
-# > **drain**: the last turns, which have nothing left to start.
+# > **drain**: the last iterations, which have no copy left to start.
 #
-# `x_hbm.at[pl.ds(64, 32)]` is a part of a place: 32 rows from row 64 on. Nothing is read; `x_hbm[...]` would read.
-# `in_ref.at[b]` is buffer b, `in_sem.at[b]` its semaphore. `pl.loop(0, n)` runs the function below it for i = 0 to n - 1.
+# `x_hbm.at[pl.ds(64, 32)]` refers to a part of an array, here 32 rows from row 64 on, without reading it. Likewise,
+# `in_ref.at[b]` is buffer b and `in_sem.at[b]` its semaphore. `pl.loop(0, n)` runs the function below it for i = 0 to
+# n - 1. Here that function is `turn`, one iteration of the loop.
 
 
 # %%
 def by_hand(x, buffers, exps=0, rows=ROWS):
-    """The sum of all chunks of so many rows; ``exps``: so many exp for each number, as work."""
+    """Return the sum of all chunks of ``rows`` rows; ``exps`` exp per element are the work."""
     chunks = x.shape[0] // rows
 
     def kernel(x_hbm, o_ref, in_ref, in_sem):
         def fetch(i):
-            b = jax.lax.rem(i, buffers)  # i mod buffers, for numbers that are not negative
+            b = jax.lax.rem(i, buffers)  # i mod buffers, since i is not negative
             chunk = x_hbm.at[pl.ds(rows * i, rows)]
             return pltpu.make_async_copy(chunk, in_ref.at[b], in_sem.at[b])
 
@@ -202,7 +208,7 @@ def by_hand(x, buffers, exps=0, rows=ROWS):
         def turn(i):
             later = i + buffers - 1
 
-            @pl.when(later < chunks)  # in the drain there is no later one
+            @pl.when(later < chunks)  # in the drain there is no later chunk
             def ahead():
                 fetch(later).start()
 
@@ -231,13 +237,14 @@ for verdict in judges.judge(functools.partial(by_hand, buffers=2), added_up_in_j
     print(verdict)
 
 # %% [markdown]
-# In which order do things happen? `grid.memory_uses` follows a kernel's code without running it. Here are four chunks, with
-# one buffer, two and three. **Look for one thing:** how many copies are under way whenever the kernel waits?
+# In which order do starts and waits happen? `grid.memory_uses` follows a kernel's code without running it. The next
+# cell lists them for four chunks, with one, two and three buffers. A copy is *in flight* from its start until it has
+# been waited for. **Look for one thing:** how many copies are in flight whenever the kernel waits?
 
 
 # %%
 def story(fn, *args):
-    """Starts and waits for copies of x, in the order of time, each with how many are under way."""
+    """Return the starts and waits for copies of x in order, each wait with those in flight."""
     counts, words = {"start": 0, "wait": 0}, []
     for use in grid.memory_uses(grid.walk(fn, *args).calls[0]):
         if use.source == "x_hbm":
@@ -253,23 +260,24 @@ for buffers in (1, 2, 3):
     print(f"{buffers}: {story(functools.partial(by_hand, buffers=buffers), four)}")
 
 # %% [markdown]
-# The numbers in brackets are the copies under way at a wait: one with one buffer, two with two, three with three. With
-# two buffers one chunk is waited for while the next is already on its way: the next start comes *before* the wait.
+# The numbers in brackets are the copies in flight at each wait: one with one buffer, two with two and three with three,
+# until the drain has fewer left. With two buffers, the next start comes *before* the wait, so the next chunk is already
+# on its way while the kernel waits for this one.
 #
-# Results go home in the same way, in chunks and from buffers of their own. A buffer that is on its way home must not be
-# written to. So with two of them turn i waits for the copy of turn i - 2 before it fills its buffer, and behind the loop
-# the last two copies are waited for. Exercise 05.7 builds that.
+# Results are written back in the same way, in chunks and from buffers of their own. While the copy out of a buffer is
+# in flight, the kernel must not write to that buffer. So with two buffers, iteration i waits for the copy of iteration
+# i - 2 before it fills its buffer, and the last two copies are waited for after the loop. Exercise 05.7 builds that.
 #
-# ## How long is a turn?
+# ## How long does an iteration take?
 #
-# **Predict first.** A turn with one buffer takes some 1200 cycles, and the core is busy in about 20 of them. What does it
-# take with two buffers? Three? Eight? Then the second experiment: two buffers, and more and more work in a turn. How much
-# longer does a turn take for 100 cycles of work more? Write down four numbers.
+# **Predict first.** An iteration with one buffer takes some 1200 cycles, and the core is busy for about 20 of them. How
+# long does it take with two buffers, with three, and with eight? Then the cell keeps two buffers and adds more and more
+# work. How much longer does an iteration take for 100 more cycles of work? Write down four numbers.
 
 
 # %% tags=["predict"]
 def cycles_of_a_turn(fn, rows=ROWS):
-    """(cycles that a further chunk costs, of 48 less 24; those in which the core is busy)."""
+    """Return the cycles of an iteration, from 24 and 48 chunks, and the core's part of them."""
     few, more = (
         compiler.compile_tpu(fn, jax.ShapeDtypeStruct((n * rows, 128), jnp.float32))
         for n in (24, 48)
@@ -278,34 +286,37 @@ def cycles_of_a_turn(fn, rows=ROWS):
     return (more.cycles - few.cycles) / 24, busy
 
 
-print("cycles of a turn, predicted (compiler)")
+print("cycles of an iteration, predicted (compiler)")
 by_buffers = {}
 for buffers in (1, 2, 3, 4, 8):
     turn, busy = cycles_of_a_turn(functools.partial(by_hand, buffers=buffers))
     by_buffers[buffers] = turn, busy
-    print(f"{buffers} buffers: {turn:6.0f}   of it the core is busy {busy:3.0f}")
+    print(f"{buffers} buffers: {turn:6.0f}   the core is busy for {busy:3.0f}")
 
 by_work = {}
 for exps in (8, 16, 64, 128, 192):
     turn, busy = cycles_of_a_turn(functools.partial(by_hand, buffers=2, exps=exps))
     by_work[exps] = turn, busy
-    print(f"2 buffers, {exps:3} exp: {turn:6.0f}   of it the core is busy {busy:4.0f}")
+    print(f"2 buffers, {exps:3} exp: {turn:6.0f}   the core is busy for {busy:4.0f}")
 
 # %% [markdown]
-# Two buffers: half. Three: a third. Eight: an eighth. And with two buffers 100 cycles of work more cost 50, until the
-# core is busy all of the time. From there on they cost 100.
+# Two buffers take half of the time, three a third, and eight an eighth. With two buffers, 100 more cycles of work cost
+# only 50 until the core is busy all the time, and 100 from then on.
 #
-# Both follow from one sentence. **Follow one buffer.** It is filled, which takes a latency and some bytes. Then it is
-# worked on. Then it is free, and the next copy into it starts. So each buffer goes round in latency + bytes + work, and
-# serves one turn in each round. B buffers serve B turns. And the core can do one thing at a time. Let L be what a copy
-# takes, c the work of a turn:
+# Both results follow from one argument. **Follow one buffer.** A copy fills it, which takes a latency and the time of
+# its bytes. Then the core works on it, and when that is done, the next copy into it starts. So each buffer completes a
+# round in latency + bytes + work and serves one iteration in it, while B buffers serve B iterations. But the core works
+# on one chunk at a time, so an iteration takes at least as long as its work. Let L be the time of a copy, latency and
+# bytes together, and c the cycles in which the core is busy:
 #
-# > **a turn takes T = max(c, (L + c) / B).**
+# > **An iteration takes T = max(c, (L + c) / B).**
 #
-# And never less than its bytes at the full speed of HBM, which all copies share: the simulator leaves that out, a report
-# puts it in. With one buffer T is L + c. That is the factor of exactly two of the opening: (L + c) / 1 against (L + c) / 2.
+# T is also never less than the time of the bytes at the full speed of HBM, which all copies share. The simulator leaves
+# this limit out, and a report puts it back in. With one buffer, T is L + c. That is the factor of exactly two in the
+# opening: (L + c) / 1 against (L + c) / 2.
 #
-# Does it hold? First L. With one buffer a turn is L + c, so L is what a turn takes beyond c. For chunks of two sizes:
+# Does the formula hold? It needs L, and with one buffer an iteration takes L + c, so the next cell subtracts c. Chunks
+# of two sizes separate the latency from the time of the bytes.
 
 
 # %%
@@ -321,7 +332,7 @@ READ = small - 64 * 128 * 4 / RATE
 print(f"L is {READ:.0f} cycles and one for each {RATE:.0f} bytes, predicted (compiler)")
 
 # %% [markdown]
-# Now the formula, beside all ten turns from above.
+# Now compare the formula with all ten rows from above.
 
 
 # %%
@@ -339,8 +350,9 @@ for name, buffers, turn, busy in rows:
     )
 
 # %% [markdown]
-# Ten of ten, and only the first of them went into L. For 30 other kernels the formula is 0.9 % off in the middle, and 7.6 %
-# at worst ([docs/compiler.md](../docs/compiler.md)). And the opening? c is its work line, cut into 256 turns:
+# The formula agrees with the compiler in all ten rows, although only the first of them was used to find L. For 30 other
+# kernels, its error is 0.9 % in the median and 7.6 % at worst ([docs/compiler.md](../docs/compiler.md)). For the
+# opening, c is the time of the work alone, divided by 256 steps.
 
 # %%
 clock = chips.chip("v5e").clock_hz
@@ -355,15 +367,16 @@ for buffers, report in ((2, two), (1, one)):
 # %% [markdown]
 # ### Why B and not B - 1?
 #
-# One often reads that with two buffers *one* is filled while the other is worked on, so that B - 1 copies hide a latency. By
-# that a turn would take L with two buffers, about as much as with one. It takes half. Either may be true: it depends on
-# the place of one line. Here are four places for the start of the next copy, with two buffers each time, and with enough
-# work to tell L from L + c. **Guess** what each of them takes: (L + c) / 2, L, or L + c.
+# One often reads that with two buffers, *one* is filled while the other is worked on, so that B - 1 copies hide the
+# latency. By that rule, an iteration with two buffers would take L, about as much as with one, but it takes half.
+# Either can be true, depending on the place of one line. The next cell starts the next copy at four different places,
+# always with two buffers and with enough work to tell L from L + c. **Guess** what each of them takes: (L + c) / 2, L,
+# or L + c.
 
 
 # %% tags=["predict"]
 def placed(x, place, exps=64):
-    """by_hand with two buffers; ``place``: where in a turn the next copy is started."""
+    """Return the sum, with two buffers; ``place`` says where the next copy is started."""
     chunks = x.shape[0] // ROWS
 
     def kernel(x_hbm, o_ref, in_ref, in_sem):
@@ -390,13 +403,13 @@ def placed(x, place, exps=64):
                 ahead()
             if place != "waited for at once":
                 fetch(i).wait()
-            if place == "behind the wait":
+            if place == "after the wait":
                 ahead()
             value = in_ref[jax.lax.rem(i, 2)]
             for _ in range(exps):
                 value = jnp.exp(value)
             o_ref[...] += value
-            if place == "behind the work":
+            if place == "after the work":
                 ahead()
 
     return pl.pallas_call(
@@ -407,7 +420,7 @@ def placed(x, place, exps=64):
     )(x)
 
 
-PLACES = ("before the wait", "behind the wait", "behind the work", "waited for at once")
+PLACES = ("before the wait", "after the wait", "after the work", "waited for at once")
 for place in PLACES:
     print(f"{place:19} {story(functools.partial(placed, place=place), x[: 3 * ROWS])}")
 work = by_work[64][1]
@@ -416,49 +429,52 @@ print(
 )
 for place in PLACES:
     turn, _ = cycles_of_a_turn(functools.partial(placed, place=place))
-    print(f"{place:19} {turn:5.0f} cycles a turn")
+    print(f"{place:19} {turn:5.0f} cycles an iteration")
 
 # %% [markdown]
-# Started before the wait, a turn takes (L + c) / 2. Started behind the wait, it takes L. Waited for at once, nothing is ever
-# under way while the core works: L + c, and **the turn has doubled**. All four have the same buffers and the same bytes.
+# If the copy is started before the wait, an iteration takes (L + c) / 2, and if it is started after the wait, L. If
+# each copy is waited for at once, nothing is in flight while the core works, so an iteration takes L + c, and **its
+# time has doubled**. All four versions have the same buffers and the same bytes.
 #
-# And the third? By its place it should take L + c as well. The compiler may move a start past work that it does not touch:
+# By its place, the third version should take L + c as well. It takes less, because the compiler may move a start past
+# work that does not touch its buffer:
 
 # %%
-report = compiler.compile_tpu(functools.partial(placed, place="behind the work"), tall)
+report = compiler.compile_tpu(functools.partial(placed, place="after the work"), tall)
 body = [" ".join(bundle.instructions) for bundle in report.listing if bundle.depth]
 started = max(n for n, told in enumerate(body) if "dma.hbm_to_vmem" in told)
 last_exp = max(n for n, told in enumerate(body) if "vpow" in told)
 print(
-    f"bundle {started} of the turn's {len(body)} starts the copy, {last_exp} has the last exp"
+    f"bundle {started} of {len(body)} starts the copy, bundle {last_exp} has the last exp"
 )
 
 # %% [markdown]
-# It has pulled the start up, past the last of the work. A start can be moved, a wait holds everything.
+# The compiler has moved the start up, ahead of the last part of the work. It can move a start, but it moves nothing
+# across a wait.
 #
-# So what counts is what goes on **while the core works**.
+# So what counts is which copies are in flight **while the core works**.
 #
-# - The next start comes before the wait: a buffer is asked for again as soon as its work is done.
-#   **T = max(c, (L + c) / B)**.
-# - It comes behind the wait: one buffer is always the one being worked on, and the other B - 1 copies have whole turns to
-#   arrive. **T = max(c, L / (B - 1))**. That is the B - 1 that one reads of.
-# - Nothing is under way while the core works: **T = L + c**, however many buffers there are.
+# - If the next start comes before the wait, a buffer is refilled as soon as the work on it is done, and **T = max(c,
+#   (L + c) / B)**.
+# - If the next start comes after the wait, one buffer is always the one being worked on, and the copies into the other
+#   B - 1 have whole iterations to arrive. Then **T = max(c, L / (B - 1))**, the B - 1 that one reads about.
+# - If nothing is in flight while the core works, **T = L + c**, no matter how many buffers there are.
 #
-# ## The same as a picture
+# ## The loop as a timeline
 #
-# The loop is simple enough to be played with a clock. **Look for one thing:** in the lower three pictures, when does the
-# bar of copy 2 begin?
+# The loop is simple enough to be simulated with a clock. **Look for one thing:** in the lower three panels, when does
+# the bar of copy 2 begin?
 
 
 # %%
 def timeline(turns, latency, work, under_way):
-    """(asked, arrived, begun, done) of each chunk: a copy is asked for when there is room for it."""
+    """Return when each chunk is requested, arrives, is begun and is done."""
     clock, asked, events = 0.0, [0.0] * under_way, []
     for i in range(turns):
         begun = max(clock, asked[i] + latency)
         clock = begun + work
         events.append((asked[i], asked[i] + latency, begun, clock))
-        asked.append(clock)  # the buffer is free: chunk i + under_way may come
+        asked.append(clock)  # the buffer is free for chunk i + under_way
     return events
 
 
@@ -479,44 +495,45 @@ def draw(axes, title, latency, work, under_way, turns=6):
 
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, panels = plt.subplots(4, 1, figsize=(6.6, 6.8), sharex=True)
-draw(panels[0], "one under way", L, 250, 1)
-draw(panels[1], "two under way", L, 250, 2)
-draw(panels[2], "two under way, more work", L, 1300, 2)
-draw(panels[3], "four under way", L, 250, 4)
-panels[3].set_xlabel("cycles; pale: copies on their way; dark: the core at work")
+draw(panels[0], "one copy in flight", L, 250, 1)
+draw(panels[1], "two copies in flight", L, 250, 2)
+draw(panels[2], "two copies in flight, more work", L, 1300, 2)
+draw(panels[3], "four copies in flight", L, 250, 4)
+panels[3].set_xlabel("cycles; pale: copies in flight; dark: the core at work")
 viz.plot_picture(
     fig,
-    "With one copy under way the core works a sixth of the time. With two it still waits, "
-    "unless its work is as long as a copy. With four it waits less.",
+    "With one copy in flight, the core works a sixth of the time. With two it still waits, "
+    "unless its work takes as long as a copy. With four it waits less.",
 )
 
 # %% [markdown]
-# Copy 2 begins when the work on chunk 0 is done, and with four buffers at once. The white gaps in the lane of the core are
-# bubbles. In the third picture they are gone after the first: there the work is longer than a copy, and two buffers are
-# enough.
+# With two copies in flight, copy 2 begins when the work on chunk 0 is done. With four, it begins at once. The white
+# gaps in the lane of the core are bubbles. In the third panel there are none after the first, because the work takes
+# longer than a copy, and so two buffers are enough.
 #
 # > **bubble**: a time in which the core waits for a copy.
 #
-# Here is the kernel of the opening to play with. Its times are our model's, with the latency of the compiler. **Task:** set
-# the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the work until no bubble
-# is left. How many cycles does it take? The formula knows: that is where c = (L + c) / 2.
+# The next chart plays the kernel of the opening. Its times are predicted (model), with the compiler's latency.
+# **Task:** set the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the
+# work until no bubble is left. How many cycles does that take? By the formula, it is where c = (L + c) / 2.
 
 # %%
 viz.pipeline_chart(functools.partial(added_up, buffers=2), tall)
 
 # %% [markdown]
-# As many as a copy takes: from c = L on the core is always busy.
+# It takes as many cycles as a copy: from c = L on, the core is always busy.
 #
 # ## The loop that `pallas_call` makes
 #
-# Nobody writes this loop for a plain kernel. `pallas_call` makes it from your BlockSpecs, for each operand whose block
-# moves: it asks for the blocks of the next step, waits for those of this one, runs the kernel, sends the results of this
-# step off, and waits for those of the step before. How do they compare?
+# For a plain kernel you do not write this loop, because `pallas_call` makes it from your BlockSpecs. At each step, for
+# every operand whose block moves, it starts the copies for the next step and waits for those of this one. Then it runs
+# the kernel, starts writing the results back, and waits for the write-backs of the step before. Is it as fast as our
+# loop?
 
 
 # %%
 def in_chunks(x, rows, buffers):
-    """The sum of all chunks of so many rows; emit_pipeline makes the loop."""
+    """Return the sum of all chunks of ``rows`` rows; emit_pipeline makes the loop."""
 
     def kernel(x_hbm, o_hbm):
         pltpu.emit_pipeline(
@@ -544,19 +561,20 @@ turn, _ = cycles_of_a_turn(functools.partial(piped, buffers=4))
 print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 
 # %% [markdown]
-# All three are one loop. `pallas_call` stops at two buffers. `emit_pipeline` is the same machine inside your kernel, for
-# arrays that the kernel has been given whole: there you choose the buffers of each input, and may do things before, behind
-# and between pipelines. `add_kernel` is the same in both: inside `emit_pipeline`, too, `pl.program_id(0)` is the step.
+# All three are the same loop. `pallas_call` stops at two buffers, while `emit_pipeline` builds the same pipeline inside
+# your kernel, for arrays that the kernel gets whole. There you choose the buffers of each input, and the kernel can do
+# other things before, after and between pipelines. `add_kernel` is the same in both, because inside `emit_pipeline`,
+# too, `pl.program_id(0)` is the step.
 #
-# What is written back has two buffers as well, and with JAX 0.11 never more. A write is answered sooner than a read. So a step that reads
-# and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first table under
-# *Further* has all of these.
+# Outputs have two buffers as well, never more with JAX 0.11, and a write has a shorter latency than a read. So a step
+# that reads and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first
+# table under *Further* compares them.
 #
 # ## When are two buffers enough?
 #
-# Go back to a kernel that does little: `added_up`. Its work is far shorter than a latency, so two buffers cannot hide it.
-# Two things help: more copies under way, or longer copies. Here are both, for 32 MiB. The dashed line is what the bytes
-# take at the full speed of HBM. **Guess first:** with two buffers, from how large a block on do the bytes decide?
+# The work of `added_up` is far shorter than a latency, so two buffers cannot hide it. Two things help: more copies in
+# flight, or larger copies. The next cell tries both on 32 MiB; the dashed line is the time of the bytes at the full
+# speed of HBM. **Guess first:** with two buffers, how large must a block be before the bytes alone decide the time?
 
 # %% tags=["predict"]
 long = jax.ShapeDtypeStruct((65536, 128), jnp.float32)
@@ -581,28 +599,31 @@ axes.legend()
 viz.plot_picture(
     fig,
     "Each line falls to the dashed one and stays there: with eight buffers from small blocks "
-    "on, with two only from large ones.",
+    "on, with two buffers only from large ones.",
 )
 
 # %% [markdown]
-# (These are the first of the six sizes tried.) What counts is the bytes under way, divided by the time of one copy. Eight
-# small blocks do it as well as two large ones, in less VMEM.
+# (These are the smallest of the six sizes tried that come so close.) What counts is the number of bytes in flight,
+# divided by the time of one copy. Eight small blocks do as well as two large ones, and they take less VMEM.
 #
-# So two are enough if the work is longer than a copy, or if the blocks are large. **This is
-# the third roof of lesson 3**: with two buffers and small blocks a step costs half a latency, however little it moves and computes.
-# More buffers lower it, up to a dozen or so: *Further* has the table. Larger blocks get out from under it.
+# So two buffers are enough if the work takes longer than a copy, or if the blocks are large. Otherwise you meet **the
+# third roof of lesson 3**: with two buffers and small blocks, a step costs half a latency, however little it moves and
+# computes. More buffers lower this price, up to a dozen or so, as a table under *Further* shows. Larger blocks avoid
+# it.
 #
-# To published times a shorter latency fits than the simulator's, 0.49 us in place of 0.76 (lesson 3). Then the sizes in the
-# picture shrink in the same proportion.
+# The published times fit a shorter latency than the simulator assumes, 0.49 us instead of 0.76 us (lesson 3). With that
+# latency, the block sizes in the plot shrink in the same proportion.
 #
 # ## VMEM to the byte
 #
-# Buffers are VMEM, and VMEM ends. How much does a kernel take? For each operand: the block, padded to whole tiles, times its
-# buffers. Two buffers if the block moves. One if map and grid show that it cannot move, if the grid has one step, or if you ask for it with
-# `pl.Buffered(1)`. Then scratch, once. Then the spills.
+# Buffers take VMEM, which is limited. How much does a kernel need? Each operand takes its block, padded to whole tiles,
+# times the number of its buffers. It has two buffers if its block moves. It has one if its index map and the grid show
+# that the block cannot move, if the grid has only one step, or if you request one with `pl.Buffered(1)`. Scratch counts
+# once, and spills come on top.
 #
-# A published guide (*Define a Custom TPU/GPU Kernel*, Keras) takes strips of 128 rows and of 128 columns of float32
-# matrices of 8192, and has one block of 128 x 128 out. **Compute it before you run the cell**, in MiB, with pencil and paper.
+# A published guide (*Define a Custom TPU/GPU Kernel*, Keras) multiplies float32 matrices of 8192 x 8192. It takes
+# strips of 128 rows of a and of 128 columns of b, and output blocks of 128 x 128. **Compute its VMEM in MiB before you
+# run the cell**, with pencil and paper.
 
 
 # %%
@@ -637,16 +658,16 @@ for limit in (None, need - 1, need):
     report = compiler.compile_tpu(
         functools.partial(guide, limit=limit), wide, wide, simulate=False
     )
-    asked = "not asked for" if limit is None else f"{limit:,}"
+    asked = "not requested" if limit is None else f"{limit:,}"
     print(f"limit {asked:13}  {'compiles' if report.ok else 'refused'}")
 
 # %% [markdown]
-# An eighth of a MiB too much: the two buffers of the output. Here the count is exact. With a limit of one byte less the compiler
-# refuses, with that limit it takes the kernel.
+# The kernel needs an eighth of a MiB too much, the two buffers of its output. Here the count is exact: the compiler
+# accepts the kernel with that limit, and refuses it with one byte less.
 #
-# A kernel gets 16 of a v5e's 128 MiB unless it asks for more: `vmem_limit_bytes` is a promise to the compiler that so much
-# is free. How much can one ask for? And what do buffers cost that are not needed? In the first line below `a_ref`, which
-# moves at every 64th step only, has one buffer.
+# A kernel gets 16 of a v5e's 128 MiB unless it requests more. With `vmem_limit_bytes` you promise the compiler that so
+# much is free. How much can you request, and what do unnecessary buffers cost? In the first line below, `a_ref` has one
+# buffer, because its block moves only at every 64th step.
 
 
 # %%
@@ -684,20 +705,20 @@ for mib in (17, 128, 200):
     print(f"a limit of {mib:3} MiB:  ", vmem_of(asking, wide, wide))
 
 # %% [markdown]
-# `pl.Buffered(1)` on a block that seldom moves saves its second buffer, and costs one wait in 64 steps. Above 128 MiB, which
-# is all there is, you silently get 128.
+# `pl.Buffered(1)` on a block that seldom moves saves its second buffer, at the price of one wait in 64 steps. A limit
+# above 128 MiB, which is all that the chip has, silently becomes 128 MiB.
 #
-# Here is the same table to play with, for matrices of 4096. **Task:** give the strips of a 384 rows, and the blocks
-# of the output 384 rows too. Does it fit? Which of the sizes would you change to make it fit?
+# The same table is interactive below, for matrices of 4096. **Task:** give the strips of a 384 rows, and the blocks of
+# the output 384 rows too. Does that fit? Which of the sizes would you change to make it fit?
 
 # %%
 viz.vmem_table(guide, *[jax.ShapeDtypeStruct((4096, 4096), jnp.float32)] * 2)
 
 # %% [markdown]
-# 16.375 MiB: it does not. With 256 rows it does, or with one buffer for a.
+# That needs 16.375 MiB and does not fit. With 256 rows it does, or with one buffer for a.
 #
-# Two things surprise people. **Padding:** scratch of (64, 1) takes whole rows of 128 lanes. **Spills:** what finds no
-# register lies in VMEM too, under the same limit, and nobody counts it before the compiler does.
+# Two things surprise people. **Padding:** scratch of shape (64, 1) takes whole rows of 128 lanes. **Spills:** values
+# that find no register are kept in VMEM too, under the same limit, and nobody can count them before the compiler does.
 
 
 # %%
@@ -731,27 +752,29 @@ print(f"compiler: {report.vmem_bytes:,} bytes")
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A copy takes 1200 cycles, the work on a block 400. How long is a step with one buffer, with two, with
-# four, with eight?</summary>
-# 1600, 800, 400, 400. With four the core is busy all of the time.</details>
+# <details><summary>1. A copy takes 1200 cycles, and the work on a block takes 400. How long is a step with one buffer,
+# with two, with four and with eight?</summary>
+# It takes 1600, 800, 400 and 400 cycles, because with four buffers the core is busy all the time.</details>
 #
-# <details><summary>2. You make the work of a step half as long, and the kernel is hardly faster. What do you look at?</summary>
-# At the waiting: with two buffers a cycle of work below the latency costs half a cycle. More copies under way, or larger
-# blocks.</details>
+# <details><summary>2. You make the work of a step half as long, and the kernel is hardly faster. What do you look
+# at?</summary>
+# Look at the waiting. With two buffers, a cycle of work costs only half a cycle as long as the work is shorter than a
+# copy. Then more copies in flight or larger blocks help.</details>
 #
-# <details><summary>3. A loop has two buffers, and starts each copy right before it waits for it. What is the second buffer good
-# for?</summary>
-# Nothing. At each wait one copy is under way, and nothing while the core works.</details>
+# <details><summary>3. A loop has two buffers, and starts each copy right before it waits for it. What does the second
+# buffer gain?</summary>
+# It gains nothing. At each wait one copy is in flight, and while the core works there is none.</details>
 #
-# <details><summary>4. A kernel with three float32 operands in blocks of (512, 1024), all of which move, two in and one out. How
-# much VMEM?</summary>
-# 2 MiB a block, two buffers, three operands: 12 MiB, and what spills.</details>
+# <details><summary>4. A kernel has three float32 operands in blocks of (512, 1024), two inputs and one output, and all
+# of them move. How much VMEM does it need?</summary>
+# A block takes 2 MiB, so three operands with two buffers each take 12 MiB, plus the spills.</details>
 #
-# <details><summary>5. The compiler says 100 us, and the bytes of the kernel take 150 us at full speed. Which is it?</summary>
-# 150 us at least. The simulator does not know that copies share the HBM.</details>
+# <details><summary>5. The compiler says 100 us, and the bytes of the kernel take 150 us at full speed. Which time is
+# right?</summary>
+# The kernel takes at least 150 us, because the simulator does not know that copies share the HBM.</details>
 
 # %% [markdown]
-# Question 1, for those who like to see it:
+# The formula answers question 1:
 
 # %%
 print([turn_by_formula(1200, 400, buffers) for buffers in (1, 2, 4, 8)])
@@ -759,7 +782,8 @@ print([turn_by_formula(1200, 400, buffers) for buffers in (1, 2, 4, 8)])
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 5](../exercises/05_pipelining_and_vmem.ipynb). The first one is a copy, some work, a copy.
+# Open [the exercises of lesson 5](../exercises/05_pipelining_and_vmem.ipynb). The first one copies a matrix in, works
+# on it, and copies it out.
 #
 # ## Further
 #
@@ -767,11 +791,12 @@ print([turn_by_formula(1200, 400, buffers) for buffers in (1, 2, 4, 8)])
 #
 # ### On a real chip: latency or issue?
 #
-# All of the above is the compiler's word. The published times of lesson 3 cannot tell whether a step of 0.35 us is half a
-# long latency or a busy core. Four kernels can, and nobody has published them. They read and write, only read, only write, and
-# copy nothing. If latency is guilty, the fourth is nearly free, and the third is much shorter than the second. If the core is
-# guilty, all four take about the same. If you have a TPU, you will be the first to fill in the
-# left column. *Compiler* is predicted (compiler), beside it is the formula.
+# We have measured none of the times above. The published times of lesson 3 cannot tell whether a step of 0.35 us is
+# half of a long latency or a busy core. Four kernels can, and nobody has published their times: one reads and writes,
+# one only reads, one only writes, and one copies nothing. If the latency is to blame, the fourth is nearly free, and
+# the third is much faster than the second. If the core is to blame, all four take about the same time. With a TPU, you
+# are the first to fill in the left column. The columns *compiler* are predicted (compiler), and the last one is the
+# formula.
 
 
 # %%
@@ -780,7 +805,7 @@ def copy_kernel(x_ref, o_ref):
 
 
 def steps_that(reads, writes, steps=4096):
-    """``steps`` steps on blocks of (8, 128); blocks that are not to be copied stay where they are."""
+    """Return a call on blocks of (8, 128); a block that is not copied has a fixed index."""
     block = {
         moves: pl.BlockSpec((8, 128), lambda i, m=moves: (m * i, 0)) for moves in (0, 1)
     }
@@ -832,9 +857,9 @@ for name, reads, writes in [
 # %% [markdown]
 # ### Two waits in one step, and more buffers than help
 #
-# A step that reads and writes waits twice. If one of the waits is much the longer, only that one counts, as the formula has
-# it. What if they are about equal? And can there be too many buffers? The first lines below copy blocks of 64 rows. The others only
-# read them.
+# A step that reads and writes waits twice. If one of the two waits is much longer than the other, only that one counts,
+# as the formula says. What if they are about equal? And can there be too many buffers? The first lines below copy
+# blocks of 64 rows; the others only read them.
 
 
 # %%
@@ -852,7 +877,7 @@ def copied(x, buffers):
     return pl.pallas_call(kernel, out_shape=x, in_specs=[anywhere], out_specs=anywhere)(x)
 
 
-print("predicted (compiler)      formula  compiler  of it the core is busy")
+print("predicted (compiler)      formula  compiler  the core is busy for")
 for name, fn, several in [
     ("copies", copied, (2, 3, 4, 8)),
     ("reads", piped, (8, 16, 24, 32)),
@@ -865,15 +890,16 @@ for name, fn, several in [
         print(f"{name:7}{buffers:3} buffers {formula:14.0f} {turn:9.0f} {busy:9.0f}")
 
 # %% [markdown]
-# With four buffers the two waits of the copying kernel are about equal, and a step takes an eighth more than the formula, which is
-# close wherever one of them is the longer.
+# With four buffers, the two waits of the copying kernel are about equal, and a step takes an eighth longer than the
+# formula says. Wherever one of the waits is longer, the formula is close.
 #
-# The core's own part grows with the buffers. From about 16 on it is all of the step: 32 take longer than 16.
+# The core's own part grows with the number of buffers. From about 16 buffers on it is the whole step, so 32 buffers
+# take longer than 16.
 #
 # ### 528,049 cycles, and 982 us
 #
-# Lesson 1's report on 64 Mi additions said 528,049 cycles, which are 351 us, and also 982 us, and told you why both are
-# right. Here you can see it: one copy of a MiB, then two, four, eight at once.
+# Lesson 1's report on 64 Mi additions said 528,049 cycles, or 351 us, and also 982 us, and told you why both are right.
+# The next cell shows the reason with one copy of a MiB, then with two, four and eight at once.
 
 
 # %%
@@ -910,16 +936,16 @@ for copies in (1, 2, 4, 8):
     )
 
 # %% [markdown]
-# The simulator lets every copy run at full speed, however many there are: eight MiB cost it as much as one. It knows
-# latencies, not that the copies share one memory. So its cycles are what the core would need if each copy had the HBM to itself, and the
-# bytes over the bandwidth are what HBM needs. A report says the longer of the two. For lesson 1 that is 982 us: three large blocks are under way
-# at once there, which no HBM brings at that speed.
+# The simulator lets every copy run at full speed, however many there are, so eight MiB take it as long as one. It knows
+# latencies, but not that the copies share one memory. So its cycles are what the core would need if each copy had the
+# HBM to itself, and the bytes divided by the bandwidth are what HBM needs. A report says the longer of the two. For
+# lesson 1 that is 982 us, because three large blocks are in flight at once there, and no HBM moves them at that speed.
 #
 # ### The article's program
 #
-# With `pl.kernel` a whole kernel looks like a function of arrays. This is the program with which the JAX team's article
-# "Pallas: Custom Kernels in JAX" ends, as printed there except for three things. Today `out_shape=` is `out_type=`, the mesh is
-# called `TensorCoreMesh`, and the three sizes are arguments here. A mesh says on which cores the kernel runs: here on one.
+# With `pl.kernel`, a whole kernel looks like a function of arrays. The JAX team's article "Pallas: Custom Kernels in
+# JAX" ends with the program below. It is as printed there, except that `out_shape=` is now `out_type=`, the mesh is now
+# `TensorCoreMesh`, and the three sizes are arguments. A mesh says on which cores the kernel runs, here on one.
 
 
 # %%
@@ -958,15 +984,16 @@ peak_s = 2 * 4096**3 / chips.chip("v5e").bf16_flops
 print(f"that is {peak_s / report.seconds:.0%} of the peak, predicted (compiler)")
 
 # %% [markdown]
-# The article prints no time. It says that with well chosen blocks a kernel as simple as this can reach 90 % and more. Is the
-# rest waiting for copies? Read the line *a step*: 4096 is cut into steps whose work is longer than their copies, and next to
-# nothing is waited for. Two buffers are enough here. What is left over is scalar code, and a body that is longer than its
-# products. (The simulator again lets copies share nothing; a chart of this kernel by our model, in which they share the
-# HBM, shows some waiting.)
+# The article prints no time. It says that with well-chosen blocks, a kernel as simple as this one can reach 90 % and
+# more of the chip. Is the rest spent waiting for copies? Hardly any of it is, by the line *a step*: the work of a step
+# takes longer than its copies, so two buffers are enough. What is left over is scalar code, and a body that is longer
+# than its matmuls. (The simulator again lets copies share nothing. A chart of this kernel by our model, in which they
+# share the HBM, shows some waiting.)
 #
-# Then the article checks: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run it with all of K, and
-# one block of the result in place of 64, which takes this machine a second. `target()` says which TPU is meant where there
-# is none. And we allow 1e-3: how far apart are two neighbouring float32 numbers of the size of these sums?
+# Then the article checks the result: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run this
+# check with all of K and one block of the result instead of 64, which takes this machine a second. `target()` names the
+# TPU that is meant when there is none. And we allow 1e-3: how far apart are two neighboring float32 values of the size
+# of these sums?
 
 # %%
 a = jax.random.normal(jax.random.key(0), (512, 4096), jnp.bfloat16)
@@ -975,19 +1002,20 @@ reference = jnp.dot(a, b, preferred_element_type=jnp.float32)
 with chips.chip("v5e").target():
     kernel_result = article(512, 512, 4096)(a, b)
 np.testing.assert_allclose(kernel_result, reference, atol=1e-3)
-print("assert_allclose is content")
+print("assert_allclose passes")
 print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the largest sum")
 
 # %% [markdown]
-# So 1e-4 is three such steps, for sums of 4096 products that two programs add up in different orders. To miss it by one is the
-# order of a sum, and no mistake.
+# So 1e-4 is about three such distances, for sums of 4096 products that two programs add up in different orders. A
+# result that misses the tolerance by one more differs in the order of its sum, and is not wrong.
 #
 # ### Revisited blocks and buffers
 #
-# Lesson 4 said that an output which is left and come back to finds what the visit before last has left. Now you can see
-# why: an output has two buffers, which take turns from visit to visit, and nothing is ever copied *in*. With `pl.Buffered(1)`
-# a visit finds what the last one left. Here is JAX's own pipeline in the simulator, with three blocks that hold 1, 2 and 4.
-# Each is visited twice. **Guess first** what comes out with one buffer, and with two.
+# Lesson 4 said that when the grid returns to an output block that it has left, the kernel finds there what the visit
+# before last left. Now you can see why: an output has two buffers, which alternate from visit to visit, and nothing is
+# ever copied *in*. With `pl.Buffered(1)`, a visit finds what the previous visit left. The next cell runs JAX's own
+# pipeline in the simulator, on three blocks that hold 1, 2 and 4, and visits each of them twice. **Guess first** what
+# comes out with one buffer, and with two.
 
 
 # %% tags=["predict"]
@@ -1024,17 +1052,17 @@ blocks = jnp.repeat(jnp.array([1.0, 2.0, 4.0]), 8)[:, None] * jnp.ones((1, 128))
 with chips.chip("v5e").target():
     for buffers in (1, 2):
         sums = visited_twice(buffers)(blocks)
-        print(f"{buffers} of the output: {sums[::8, 0]}")
-print(f"asked for:       {2 * blocks[::8, 0]}")
+        print(f"{buffers} for the output: {sums[::8, 0]}")
+print(f"expected:         {2 * blocks[::8, 0]}")
 
 # %% [markdown]
 # ### Other chips, other latencies
 #
-# The compiler has other latencies for other chips. How many bytes must be under way, at least, so that HBM does not
-# wait? Multiply the latency by the bandwidth. Large blocks need more: the time of their own bytes comes on top.
+# The compiler assumes other latencies for other chips. How many bytes must be in flight, at least, so that HBM does not
+# idle? Multiply the latency by the bandwidth. Large blocks need more, because the time of their own bytes comes on top.
 
 # %%
-print("chip    read, ns   bytes that HBM could bring meanwhile")
+print("chip    read, ns   bytes that HBM could move meanwhile")
 for name in roofline.LATENCY_CYCLES:
     seconds = roofline.latency(1.0, chip=name)["read_s"]
     meanwhile = seconds * chips.chip(name).program_bandwidth
