@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Exercises 5: Pipelining and VMEM
 #
-# Three kernels that copy by hand or let `emit_pipeline` do it, two sets of numbers to predict, one size to choose, one
-# repair, one line to find. Nothing here needs a TPU. A kernel that waits for ever is found before it runs.
+# You write three kernels, which copy by hand or let `emit_pipeline` do it, predict two sets of values, choose one size,
+# repair one kernel, and find one wrong line. Nothing here needs a TPU, and a kernel that would wait forever is found
+# before it runs.
 #
-# Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes. Short of time? Do 05.1, 05.2 and
-# 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
+# Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes. Short of time? Do 05.1, 05.2
+# and 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -25,13 +26,14 @@ ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 #
 # *Difficulty 1 of 5. 7 minutes, 6 lines. Fast track.*
 #
-# `squares(x)` returns the square of each number. The call is given: `x_hbm` and `o_hbm` lie in HBM, `buffer_ref` in VMEM is
-# as large as x, and there are two DMA semaphores. Write the kernel: copy x into the buffer, square it there, copy it out.
+# `squares(x)` returns the square of each element, and its call is given. `x_hbm` and `o_hbm` are in HBM, `buffer_ref`
+# is as large as x and in VMEM, and there are two DMA semaphores. Write the kernel, which copies x into the buffer,
+# squares it there, and copies it out.
 
 
 # %% answer="05.1"
 def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    """o = x * x: in by one copy, out by another, each waited for."""
+    """Write x * x to o_hbm: copy x in, square it, copy it out, and wait for both copies."""
     ### BEGIN SOLUTION
     arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
     arriving.start()
@@ -65,14 +67,14 @@ checks.check("05.1", squares)
 #
 # *Difficulty 3 of 5. 12 minutes, 12 lines. Fast track.*
 #
-# `folded(x)` adds up the chunks of 16 rows of x. Room for two of them is given, and a semaphore for each. Write the kernel
-# so that the next chunk is under way whenever it waits for one; only before the last wait there is no next. The check counts that.
-# x may have one chunk, two, or many. `chunks` is how many.
+# `folded(x)` adds up the chunks of 16 rows of x. The call gives you room for two chunks, a semaphore for each, and
+# `chunks`, the number of chunks, which may be one, two or many. Write the kernel so that the next chunk is in flight
+# whenever it waits for one, except at the last wait, which has no next chunk. The check counts the copies in flight.
 
 
 # %% answer="05.2"
 def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    """o_ref = the sum of the chunks of 16 rows; in_ref has room for two of them, in_sem two semaphores."""
+    """Write the sum of the chunks of 16 rows to o_ref; in_ref has room for two chunks."""
     ### BEGIN SOLUTION
 
     def fetch(i):
@@ -120,8 +122,8 @@ checks.check("05.2", folded)
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #
-# The same sum once more, and this time `emit_pipeline` makes the loop. `add_kernel` is what it is to run at each step. Write
-# `piped_kernel` so that three copies of chunks are under way at each wait, as long as there are three left.
+# Compute the same sum once more, but let `emit_pipeline` make the loop, with `add_kernel` as the body that it runs at
+# each step. Write `piped_kernel` so that three copies of chunks are in flight at each wait, as long as three are left.
 
 
 # %% given="05.3"
@@ -135,7 +137,7 @@ def add_kernel(x_ref, o_ref):
 
 # %% answer="05.3"
 def piped_kernel(x_hbm, o_hbm):
-    """o_hbm[16, N] = the sum of the chunks of 16 rows of x_hbm[16 chunks, N]; both lie in HBM."""
+    """Write the sum of the chunks of 16 rows of x_hbm[M, N] to o_hbm[16, N]; both are in HBM."""
     ### BEGIN SOLUTION
     rows, columns = x_hbm.shape
     pltpu.emit_pipeline(
@@ -170,18 +172,19 @@ checks.check("05.3", piped)
 #
 # *Difficulty 2 of 5. 8 minutes, 4 lines. Fast track.*
 #
-# `strips(x, w)` below multiplies bfloat16 matrices, x[4096, 2048] and w[2048, 4096], in strips of 256 rows and 256 columns, into
-# blocks of float32. Without a compiler: how much VMEM do its blocks and its scratch take, if
+# `strips(x, w)` below multiplies the bfloat16 matrices x[4096, 2048] and w[2048, 4096] in strips of 256 rows and of 256
+# columns, and writes float32 blocks. Work out without a compiler how much VMEM its blocks and its scratch take if
 #
 # - **A** both x and w move, as written;
-# - **B** w's index map is `lambda i, j: (0, 0)`, and w has 256 columns only;
-# - **C** as A, and there is scratch too, `pltpu.VMEM((256, 1), jnp.float32)`?
+# - **B** w has only 256 columns, and its index map is `lambda i, j: (0, 0)`;
+# - **C** everything is as in A, but there is scratch too, `pltpu.VMEM((256, 1), jnp.float32)`.
 #
-# - **D** Another kernel multiplies x[512, bk] by w[bk, 512], bfloat16, along a k of 8192; both move, and the float32 output
-#   of (512, 512) moves too. The largest bk that divides 8192 and lets all of it fit into 16 MiB, spills apart: a plain
-#   number.
+# For **D**, take another kernel, which multiplies blocks x[512, bk] by w[bk, 512], both bfloat16, along a k of 8192.
+# Both blocks move, and so does the float32 output block of (512, 512). What is the largest bk that divides 8192 and
+# lets everything except the spills fit into 16 MiB?
 #
-# A to C as text with a unit, and to the byte: `"12,345 bytes"`, or KiB or MiB if you do not round.
+# Answer A to C as text with a unit, to the byte: `"12,345 bytes"`, or KiB or MiB without rounding. D is a plain number,
+# without a unit.
 
 
 # %% given="05.4"
@@ -207,9 +210,9 @@ vmem = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
 vmem |= {
     "A": "4.5 MiB",  # two buffers of 1 MiB for x, two for w, two of 256 KiB for the output
-    "B": "3.5 MiB",  # w stays: one buffer
-    "C": "4.625 MiB",  # (256, 1) takes 128 lanes: 128 KiB
-    "D": 2048,  # 4096 bytes for each 1 of bk, and 2 MiB for the output
+    "B": "3.5 MiB",  # w's block never moves, so it has one buffer
+    "C": "4.625 MiB",  # (256, 1) is padded to 128 lanes and takes 128 KiB
+    "D": 2048,  # x and w take 4096 bytes per unit of bk, and the output 2 MiB
 }
 ### END SOLUTION
 
@@ -224,15 +227,16 @@ checks.check("05.4", vmem)
 #
 # *Difficulty 2 of 5. 7 minutes, 2 lines.*
 #
-# `added(x, y)` adds two float32 matrices in blocks of some rows and all columns: two blocks in, one out, each with two
-# buffers. `block_rows(rows, columns)` chooses how many rows. Nothing is faster than its bytes at full speed; come within 10 % of
-# that, predicted (compiler), for matrices of 2048 rows and 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The
-# number divides `rows`, which is a power of two here, and is at least 8.
+# `added(x, y)` adds two float32 matrices in blocks that have all columns and some of the rows. It has two input blocks
+# and one output block, each with two buffers, and `block_rows(rows, columns)` chooses the number of rows. No kernel is
+# faster than its bytes at full speed. Come within 10 % of that, predicted (compiler), for matrices of 2048 rows and
+# 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The number must be at least 8 and divide `rows`, which
+# is a power of two here.
 
 
 # %% answer="05.5"
 def block_rows(rows, columns):
-    """How many rows a block has; every block has all columns."""
+    """Return how many rows a block has; every block has all columns."""
     ### BEGIN SOLUTION
     return min(rows, 2**19 // (4 * columns))  # blocks of 512 KiB: six buffers take 3 MiB
     ### END SOLUTION
@@ -265,16 +269,16 @@ checks.check("05.5", block_rows)
 #
 # *Difficulty 3 of 5. 8 minutes, 5 lines.*
 #
-# `loop` adds up chunks of 128 rows of 128 float32 numbers. A copy of a chunk takes 1275 cycles, predicted (compiler), and the
-# core is busy for 300 in each turn. How many cycles does a further turn take, if you change one thing?
+# `loop` adds up chunks of 128 rows of 128 float32 elements. A copy of a chunk takes 1275 cycles, predicted (compiler),
+# and the core is busy for 300 in each iteration. How many cycles does a further iteration take if you change one thing?
 #
-# - **A** Nothing: `loop` as it is.
+# - **A** Nothing changes; `loop` stays as it is.
 # - **B** Each copy is waited for where it is started: `.start()` and `.wait()` on two lines, in the prologue too.
-# - **C** As it is, with four buffers: `BUFFERS = 4`.
-# - **D** Four buffers, and `fetch(i).wait()` moves to the beginning of the turn, before `ahead`; the rest stays.
-# - **E** As it is, and the work grows until the core is busy for 1500.
+# - **C** There are four buffers, `BUFFERS = 4`, and the rest stays.
+# - **D** There are four buffers, and `fetch(i).wait()` moves to the beginning of the iteration, before `ahead`.
+# - **E** The work grows until the core is busy for 1500 cycles, and the rest stays.
 #
-# Five numbers of cycles as text, `"1,234 cycles"`; 2 % either way will do. For D draw a line of time.
+# Answer with five numbers of cycles as text, such as `"1,234 cycles"`; 2 % either way will do. For D, draw a timeline.
 
 
 # %% given="05.6"
@@ -323,10 +327,10 @@ turns = {"A": None, "B": None, "C": None, "D": None, "E": None}
 ### BEGIN SOLUTION
 turns |= {
     "A": "788 cycles",  # (1275 + 300) / 2
-    "B": "1575 cycles",  # nothing overlaps: 1275 + 300
-    "C": "394 cycles",  # four under way
-    "D": "425 cycles",  # three ahead, each begun right after a wait: 1275 / 3
-    "E": "1500 cycles",  # longer than a copy: the core is the limit
+    "B": "1575 cycles",  # nothing overlaps, so a copy and the work: 1275 + 300
+    "C": "394 cycles",  # four in flight: (1275 + 300) / 4
+    "D": "425 cycles",  # three in flight, each started right after a wait: 1275 / 3
+    "E": "1500 cycles",  # the work takes longer than a copy, so the core is the limit
 }
 ### END SOLUTION
 
@@ -341,9 +345,9 @@ checks.check("05.6", turns)
 #
 # *Difficulty 3 of 5. 7 minutes, 6 lines.*
 #
-# `tripled_broken` reads its blocks as `pallas_call` likes it, and sends the results home by hand. `interpret=True` finds
-# nothing, and the compiler takes it. Two things are wrong with its copies. Write `tripled` with both mended, and keep its idea: the
-# copy of one result is on its way home while the next is computed.
+# `tripled_broken` leaves the reading of its blocks to `pallas_call`, but writes the results back by hand.
+# `interpret=True` finds nothing wrong, and the compiler accepts the kernel, yet there are two mistakes in its copies.
+# Write `tripled` without them, and keep its idea: one result is written back while the next is computed.
 
 
 # %% given="05.7-broken"
@@ -374,7 +378,7 @@ def tripled_broken(x):
 
 # %% answer="05.7"
 def tripled(x):
-    """3 x[16 n, N]; each result is copied home while the next is computed."""
+    """Return 3 * x[16 n, N]; each result is written back while the next is computed."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, o_hbm, out_ref, out_sem):
@@ -426,8 +430,8 @@ checks.check("05.7", tripled)
 #
 # *Difficulty 2 of 5. 3 minutes, 1 line.*
 #
-# `negated(x)` sends -x home in blocks of 16 rows, from two buffers. With `interpret=True` it is right. On a chip it would stand
-# still for ever. One line is to blame: which?
+# `negated(x)` writes -x back in blocks of 16 rows, from two buffers. With `interpret=True` the result is right, but a
+# chip would hang forever. Which single line is to blame?
 
 # %% given="05.8"
 checks.listing("05.8")
@@ -449,14 +453,15 @@ checks.check("05.8", line)
 #
 # *Difficulty 5 of 5. 35 minutes, 32 lines. Further.*
 #
-# `gathered(x, ids)` returns `2 * x[ids]`: row `ids[j]` of x, doubled, is row j of the result. x is float32[N, C] and lies in HBM,
-# and so does the result; `ids` is int32[M], in SMEM. Which rows are wanted is known only when the kernel runs, so no index map can
-# fetch them ahead. You can. Copy row by row, with **at least four rows on their way in at each wait**, as long as there are four
-# left, through at most 64 KiB of VMEM. M is anything from 1 on.
+# `gathered(x, ids)` returns `2 * x[ids]`: row j of the result is row `ids[j]` of x, doubled. x is float32[N, C] and
+# lies in HBM, as does the result, while `ids` is int32[M] and lies in SMEM. An index map cannot fetch these rows ahead,
+# because only the running kernel knows which ones it needs, but you can. Copy row by row through at most 64 KiB of
+# VMEM, with **at least four rows on their way in at each wait**, as long as four are left. M may be any number from 1
+# on.
 #
-# A row in HBM is `x_hbm.at[pl.ds(n, 1)]`, and a single number is read as `ids_ref[j]`. With
-# `pl.BlockSpec(memory_space=pltpu.SMEM)` an input lies in SMEM. What comes in needs a buffer and a semaphore for each copy under
-# way, and so does what goes out.
+# A row in HBM is `x_hbm.at[pl.ds(n, 1)]`, and `ids_ref[j]` reads a single number.
+# `pl.BlockSpec(memory_space=pltpu.SMEM)` puts an input into SMEM. Each copy in flight needs a buffer and a semaphore of
+# its own, in both directions.
 
 # %% answer="05.9"
 gathered = None
@@ -530,12 +535,14 @@ checks.check("05.9", gathered)
 #
 # *Difficulty 4 of 5. 25 minutes, 26 lines. Further.*
 #
-# `waves(x)` is `sin(sin(sin(x)))` of a float32[512, 128] that comes from HBM and goes back there, through at most 32 KiB of VMEM.
-# Its **score** is its cycles, predicted (compiler), the fewer the better. **Par is 19,500**: at par or below it passes. A plain
-# `pallas_call` in blocks of 16 rows takes about 25,000. One buffer of 32 KiB, filled, worked on and emptied again and
-# again, takes about 22,000. Both leave something idle: what? The number of rows is a multiple of 64.
+# `waves(x)` is `sin(sin(sin(x)))` of a float32[512, 128], which comes from HBM and returns there through at most 32 KiB
+# of VMEM. The number of rows is a multiple of 64. Its **score** is its cycles, predicted (compiler), and fewer are
+# better. **Par is 19,500**, and a score at par or below it passes. A plain `pallas_call` in blocks of 16 rows
+# takes about 25,000. A single buffer of 32 KiB, which is filled, worked on and emptied again and again,
+# takes about 22,000. What does each of them leave idle?
 #
-# So little VMEM is never enough to keep HBM busy: the floor of its bytes is far below. Ours can be beaten.
+# So little VMEM is never enough to keep HBM busy, so the floor of its bytes is far below par, and our answer can be
+# beaten.
 
 # %% answer="05.10"
 waves = None
@@ -602,7 +609,7 @@ checks.check("05.10", waves)
 # %% [markdown]
 # ## Where next
 #
-# You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 7 builds a
-# matrix product from it, and brings it to what XLA's own reaches.
+# You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 7 uses this in a tiled matmul,
+# and brings it to the speed of XLA's own.
 #
 # <!-- next -->

@@ -76,7 +76,7 @@ def test_a_turn_takes_what_05_6_says(part):
 @needs_libtpu
 def test_copy_and_work_are_those_that_05_6_names():
     text = source("solutions/src", STEM)
-    assert f"takes {e06.COPY} cycles, predicted (compiler)" in text and f"busy for {e06.WORK} in each turn" in text
+    assert f"takes {e06.COPY} cycles, predicted (compiler)" in text and f"busy for {e06.WORK} in each iteration" in text
     few, more = reports("A")
     busy = more.step["work"] + more.step["scalar code"]
     assert busy == pytest.approx(e06.WORK, rel=0.02)
