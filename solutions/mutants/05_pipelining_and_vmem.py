@@ -46,12 +46,12 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
 # +    arriving.wait
 
 
-# %% answer="05.1" name="doubles" judge="numbers" says="numbers\\s+are\\s+doubled"
+# %% answer="05.1" name="doubles" judge="numbers" says="elements\\s+are\\s+doubled"
 # -    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
 # +    buffer_ref[...] = 2 * buffer_ref[...]
 
 
-# %% answer="05.2" name="one after another" judge="exercise" says="Wait number 0, counted from 0, finds one copy.*asked for: 2"
+# %% answer="05.2" name="one after another" judge="exercise" says="(?s)At wait 0, counted from 0,\\s+one\\s+copy\\s+is.*and\\s+2\\s+should be"
 def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
     o_ref[...] = jnp.zeros_like(o_ref)
 
@@ -65,7 +65,7 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
         o_ref[...] += in_ref[0]
 
 
-# %% answer="05.2" name="starts the next behind the wait" judge="exercise" says="Wait number 0, counted from 0, finds one copy"
+# %% answer="05.2" name="starts the next after the wait" judge="exercise" says="At wait 0, counted from 0,\\s+one\\s+copy\\s+is"
 #      def turn(i):
 # +        fetch(i).wait()
 
@@ -102,7 +102,7 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 # -    o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="05.3" name="two buffers" judge="exercise" says="finds 2 copies on the way in.*asked for: 3"
+# %% answer="05.3" name="two buffers" judge="exercise" says="(?s)2\\s+copies\\s+are\\s+on the way in.*and\\s+3\\s+should\\s+be"
 # -        in_specs=[
 # -            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
 # -        ],
@@ -131,53 +131,53 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 # +    )(x_hbm)
 
 
-# %% answer="05.4" name="every block once" judge="exercise" says="A: .*(?s:.)*What moves has two buffers"
+# %% answer="05.4" name="every block once" judge="exercise" says="A: .*(?s:.)*a\\s+block\\s+that\\s+moves\\s+has\\s+two\\s+buffers"
 vmem = {"A": "2.25 MiB", "B": "2.25 MiB", "C": "2.375 MiB", "D": 2048}
 
-# %% answer="05.4" name="two buffers for x only" judge="exercise" says="A: .*(?s:.)*One of the strips has one buffer"
+# %% answer="05.4" name="two buffers for x only" judge="exercise" says="A: .*(?s:.)*One of the strips has a single buffer"
 vmem = {"A": "3.5 MiB", "B": "3.5 MiB", "C": "4.625 MiB", "D": 2048}
 
-# %% answer="05.4" name="w keeps two buffers" judge="exercise" says="B: .*(?s:.)*Does w's block still move"
+# %% answer="05.4" name="w keeps two buffers" judge="exercise" says="B: .*(?s:.)*Does the block of w still move"
 vmem = {"A": "4.5 MiB", "B": "4.5 MiB", "C": "4.625 MiB", "D": 2048}
 
-# %% answer="05.4" name="scratch without its lanes" judge="exercise" says="C: .*(?s:.)*rows of 128 lanes"
+# %% answer="05.4" name="scratch without its lanes" judge="exercise" says="C: .*(?s:.)*rows\\s+of\\s+128\\s+lanes"
 vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4609 KiB", "D": 2048}
 
 # %% answer="05.4" name="forgets the output" judge="exercise" says="D: .*(?s:.)*the output needs room too"
 vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4.625 MiB", "D": 4096}
 
 
-# %% answer="05.5" name="eight rows" judge="exercise" says="For 2048 x 512 block_rows returned 8, blocks of 16 KiB.*times what its bytes take"
+# %% answer="05.5" name="eight rows" judge="exercise" says="(?s)For 2048 x 512 block_rows returned 8, which makes blocks of 16 KiB.*times\\s+as\\s+long\\s+as\\s+its\\s+bytes"
 def block_rows(rows, columns):
     return 8
 
 
-# %% answer="05.5" name="one number for all" judge="exercise" says="For 2048 x 512 block_rows returned 32.*(?s:.)*how large a block is, not how many rows"
+# %% answer="05.5" name="one number for all" judge="exercise" says="(?s)For 2048 x 512 block_rows returned 32.*the\\s+size\\s+of\\s+a\\s+block\\s+that\\s+counts"
 def block_rows(rows, columns):
     return min(rows, 32)
 
 
-# %% answer="05.5" name="as many as fit the narrow one" judge="exercise" says="their six buffers take .* MiB"
+# %% answer="05.5" name="as many as fit the narrow one" judge="exercise" says="Their\\s+six\\s+buffers\\s+take\\s+.*\\s+MiB"
 def block_rows(rows, columns):
     return min(rows, 1024)
 
 
-# %% answer="05.5" name="does not divide" judge="exercise" says="it must divide 64"
+# %% answer="05.5" name="does not divide" judge="exercise" says="which does not divide the 64 rows"
 def block_rows(rows, columns):
     return min(rows, 48)
 
 
-# %% answer="05.5" name="blocks of 128 KiB" judge="exercise" says="returned 4; a block has 8 rows at least: 256 KiB of these"
+# %% answer="05.5" name="blocks of 128 KiB" judge="exercise" says="returned 4, but a block needs at least 8 rows, which take 256\\s+KiB"
 def block_rows(rows, columns):
     return min(rows, 2**17 // (4 * columns))
 
 
-# %% answer="05.5" name="a fraction" judge="exercise" says="asked for is a whole number of rows"
+# %% answer="05.5" name="a fraction" judge="exercise" says="it\\s+should\\s+return\\s+a\\s+whole\\s+number"
 def block_rows(rows, columns):
     return min(rows, 2**19 / (4 * columns))
 
 
-# %% answer="05.6" name="one under way everywhere" judge="exercise" says="A: .*(?s:.)*How many are there when it waits"
+# %% answer="05.6" name="one under way everywhere" judge="exercise" says="A: .*(?s:.)*How\\s+many\\s+are\\s+in\\s+flight\\s+when\\s+it\\s+waits"
 turns = {
     "A": "1575 cycles",
     "B": "1575 cycles",
@@ -186,7 +186,7 @@ turns = {
     "E": "2775 cycles",
 }
 
-# %% answer="05.6" name="the work apart from the round" judge="exercise" says="A: .*(?s:.)*part of the round that two turns share"
+# %% answer="05.6" name="the work apart from the round" judge="exercise" says="A: .*(?s:.)*part\\s+of\\s+the\\s+round\\s+that\\s+two\\s+iterations\\s+share"
 turns = {
     "A": "938 cycles",
     "B": "1575 cycles",
@@ -195,7 +195,7 @@ turns = {
     "E": "1500 cycles",
 }
 
-# %% answer="05.6" name="half a copy on top of the long work" judge="exercise" says="E: .*(?s:.)*is it still waited for"
+# %% answer="05.6" name="half a copy on top of the long work" judge="exercise" says="E: .*(?s:.)*Is\\s+a\\s+copy\\s+that\\s+started\\s+an\\s+iteration\\s+ago"
 turns = {
     "A": "788 cycles",
     "B": "1575 cycles",
@@ -204,7 +204,7 @@ turns = {
     "E": "2138 cycles",
 }
 
-# %% answer="05.6" name="forgets that nothing overlaps in B" judge="exercise" says="B: .*(?s:.)*while the core works"
+# %% answer="05.6" name="forgets that nothing overlaps in B" judge="exercise" says="B: .*(?s:.)*while\\s+the\\s+core\\s+works"
 turns = {
     "A": "788 cycles",
     "B": "788 cycles",
@@ -213,7 +213,7 @@ turns = {
     "E": "1500 cycles",
 }
 
-# %% answer="05.6" name="D is C" judge="exercise" says="D: .*(?s:.)*When the first wait comes, how many"
+# %% answer="05.6" name="D is C" judge="exercise" says="D: .*(?s:.)*How\\s+many\\s+copies\\s+have\\s+been\\s+started"
 turns = {
     "A": "788 cycles",
     "B": "1575 cycles",
@@ -222,7 +222,7 @@ turns = {
     "E": "1500 cycles",
 }
 
-# %% answer="05.6" name="halves the long work" judge="exercise" says="E: .*(?s:.)*less than the core is busy"
+# %% answer="05.6" name="halves the long work" judge="exercise" says="E: .*(?s:.)*less than the core is busy in an iteration"
 turns = {
     "A": "788 cycles",
     "B": "1575 cycles",
@@ -298,7 +298,7 @@ def tripled(x):
     )(x)
 
 
-# %% answer="05.7" name="waits at once" judge="exercise" says="no copy is on its way home"
+# %% answer="05.7" name="waits at once" judge="exercise" says="no\\s+write-back\\s+is\\s+in\\s+flight"
 def tripled(x):
     def kernel(x_ref, o_hbm, out_ref, out_sem):
         i = pl.program_id(0)
@@ -326,7 +326,7 @@ def tripled(x):
 # +            send(i - 1).wait()
 
 
-# %% answer="05.7" name="leaves it to pallas_call" judge="exercise" says="No copy of a buffer into HBM is started by the kernel"
+# %% answer="05.7" name="leaves it to pallas_call" judge="exercise" says="The\\s+kernel\\s+starts\\s+no\\s+copy\\s+of\\s+a\\s+buffer\\s+into\\s+HBM"
 def tripled(x):
     def kernel(x_ref, o_ref):
         o_ref[...] = 3 * x_ref[...]
@@ -337,17 +337,17 @@ def tripled(x):
     )(x)
 
 
-# %% answer="05.8" name="blames the wait in the loop" judge="exercise" says="Which blocks has the loop waited for when it ends"
+# %% answer="05.8" name="blames the wait in the loop" judge="exercise" says="Which\\s+blocks\\s+has\\s+the\\s+loop\\s+waited\\s+for\\s+when\\s+it\\s+ends"
 line = 17
 
-# %% answer="05.8" name="blames the write" judge="exercise" says="The block that was there before"
+# %% answer="05.8" name="blames the write" judge="exercise" says="The\\s+block\\s+that\\s+was\\s+there\\s+before"
 line = 12
 
-# %% answer="05.8" name="blames the buffers" judge="exercise" says="Block i in buffer i mod 2"
+# %% answer="05.8" name="blames the buffers" judge="exercise" says="Block i goes into buffer i mod 2"
 line = "b = jax.lax.rem(i, 2)"
 
 
-# %% answer="05.9" name="one row at a time" judge="exercise" says="finds one copy on the way in.*asked for: 4"
+# %% answer="05.9" name="one row at a time" judge="exercise" says="(?s)one\\s+copy\\s+is\\s+on the way in.*and\\s+4\\s+should\\s+be"
 def gathered(x, ids):
     def kernel(ids_ref, x_hbm, o_hbm, row_ref, sem):
         @pl.loop(0, ids.shape[0])
@@ -365,7 +365,7 @@ def gathered(x, ids):
     )(ids, x)
 
 
-# %% answer="05.9" name="everything into VMEM" judge="exercise" says="For 256 rows of 256 numbers it needs .* KiB of VMEM"
+# %% answer="05.9" name="everything into VMEM" judge="exercise" says="For 256 rows of 256 elements it needs .* KiB of\\s+VMEM"
 def gathered(x, ids):
     count = ids.shape[0]
 

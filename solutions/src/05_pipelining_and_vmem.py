@@ -5,8 +5,8 @@
 # repair one kernel, and find one wrong line. Nothing here needs a TPU, and a kernel that would wait forever is found
 # before it runs.
 #
-# Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes. Short of time? Do 05.1, 05.2
-# and 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
+# Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes.
+# Short of time? Do 05.1, 05.2 and 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL

@@ -4,7 +4,7 @@ from course_lib.checks.inputs import arguments
 
 
 def in_chunks() -> list[tuple]:
-    """Return matrices of four chunks, one and five; columns in whole tiles, as manual copies require."""
+    """Return matrices of four chunks, one and five, with columns in whole tiles as manual copies require."""
     return arguments(("x: f32[M,N]",), ({"M": 64, "N": 256}, {"M": 16, "N": 128}, {"M": 80, "N": 384}))
 
 

@@ -20,18 +20,19 @@ EXERCISE = Exercise(
     reference=lambda x: x * x,
     slips=(
         judges.Slip(
-            means="the numbers are doubled, as in the lesson, and their squares are asked for",
+            means="the elements are doubled, as in the lesson, but the exercise asks for their squares",
             value=lambda x: 2 * x,
             next="multiply the block by itself.",
         ),
     ),
     hints=(
-        "Four lines move things: a copy in is started and waited for, and a copy out as well. Where does the work "
-        "stand?",
-        "pltpu.make_async_copy(source, target, sem.at[0]) describes a copy. Keep it in a variable: .start() and "
-        ".wait() are called on it.",
-        "In: make_async_copy(x_hbm, buffer_ref, sem.at[0]). Then buffer_ref[...] = buffer_ref[...] * buffer_ref[...]. "
-        "Out: make_async_copy(buffer_ref, o_hbm, sem.at[1]).",
+        "The copy in has to be started and waited for, and so does the copy out. Where among these four lines does the "
+        "work go?",
+        "pltpu.make_async_copy(source, target, sem.at[0]) describes a copy. Keep it in a variable, because you call "
+        "both .start() and .wait() on it.",
+        "The copy in is make_async_copy(x_hbm, buffer_ref, sem.at[0]), and the copy out is "
+        "make_async_copy(buffer_ref, o_hbm, sem.at[1]). Between them goes "
+        "buffer_ref[...] = buffer_ref[...] * buffer_ref[...].",
     ),
     points=1,
 )

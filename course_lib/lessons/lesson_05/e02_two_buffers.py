@@ -25,18 +25,19 @@ EXERCISE = Exercise(
     also=(_overlaps,),
     slips=(
         judges.Slip(
-            means="the copies overlap, for they start at rows 0, 1, 2 and so on",
+            means="the chunks overlap, because their copies begin at rows 0, 1, 2 and so on",
             value=_from_row_i,
-            next="pl.ds counts rows, where an index map counts blocks: chunk i begins at row 16 i.",
+            next="begin chunk i at row 16 * i, because pl.ds counts rows, while an index map counts blocks.",
         ),
     ),
     hints=(
-        "Write a function fetch(i) that describes the copy of chunk i: into buffer i mod 2, on semaphore i mod 2. Then "
+        "Write a function fetch(i) that describes the copy of chunk i into buffer i mod 2, on semaphore i mod 2. Then "
         "fetch(i).start() and fetch(i).wait() cannot disagree.",
-        "The prologue starts chunk 0. A turn starts chunk i + 1, if there is one (pl.when), then waits for chunk i, "
-        "then adds it. jax.lax.rem(i, 2) is i mod 2; @pl.loop(0, chunks) makes the turns.",
-        "o_ref[...] = jnp.zeros_like(o_ref); fetch(0).start(); in the loop: under pl.when(i + 1 < chunks) "
-        "fetch(i + 1).start(), then fetch(i).wait(), then o_ref[...] += in_ref[jax.lax.rem(i, 2)].",
+        "The prologue starts chunk 0. Each iteration starts chunk i + 1 if there is one (pl.when), then waits for "
+        "chunk i, and then adds it. jax.lax.rem(i, 2) is i mod 2, and @pl.loop(0, chunks) makes the loop.",
+        "Before the loop come o_ref[...] = jnp.zeros_like(o_ref) and fetch(0).start(). In the loop comes "
+        "fetch(i + 1).start() under pl.when(i + 1 < chunks), then fetch(i).wait(), and then "
+        "o_ref[...] += in_ref[jax.lax.rem(i, 2)].",
     ),
     points=3,
 )

@@ -1,4 +1,4 @@
-"""The same sum with emit_pipeline, and three buffers."""
+"""The sum of 05.2 with emit_pipeline and three buffers."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_05 import under_way
@@ -19,12 +19,12 @@ EXERCISE = Exercise(
     reference=folded,
     also=(_three_under_way,),
     hints=(
-        "emit_pipeline takes what pallas_call takes: a body, a grid, in_specs, out_specs. It returns a function of the "
-        "refs in HBM; call it.",
-        "One step for each chunk of 16 rows: which block does each see, and which block of the output? The output's "
-        "map names one block in every step. Two buffers are the default: how does a BlockSpec ask for another number?",
-        "pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3)) for x, and lambda i: (0, 0) for "
-        "the output.",
+        "Like pallas_call, emit_pipeline takes a body, a grid, in_specs and out_specs. It returns a function of the "
+        "refs in HBM, which you have to call.",
+        "There is one step for each chunk of 16 rows. Which block of x does each step see? The output's index map "
+        "names the same block at every step. Two buffers are the default, and pipeline_mode requests another number.",
+        "The spec of x is pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3)), and the index "
+        "map of the output is lambda i: (0, 0).",
     ),
     points=2,
 )

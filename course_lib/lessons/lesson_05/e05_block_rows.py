@@ -12,7 +12,7 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit, described
 
 LARGE = ((2048, 512), (2048, 2048), (2048, 8192))
-MOST = 1.1  # times what the bytes alone take
+MOST = 1.1  # times as long as the bytes alone
 
 
 def _small() -> list[tuple]:
@@ -47,17 +47,18 @@ def _divides(shape: tuple[int, int], rows: object) -> None:
     call = f"block_rows{shape}"
     if isinstance(rows, bool) or not isinstance(rows, numbers.Integral) or rows < 1:
         raise Unfit(
-            f"{call} returned {described(rows)}; asked for is a whole number of rows.", "// divides in whole numbers."
+            f"{call} returned {described(rows)}; it should return a whole number of rows.",
+            "divide with //, so that the result is a whole number.",
         )
     if rows < 8:
         raise Unfit(
-            f"{call} returned {rows}; a block has 8 rows at least: {text.size(32 * shape[1])} of these.",
-            "let a block have more bytes, so that it has 8 rows where they are long.",
+            f"{call} returned {rows}, but a block needs at least 8 rows, which take {text.size(32 * shape[1])} here.",
+            "give a block more bytes, so that it has 8 rows even where the rows are long.",
         )
     if shape[0] % rows:
         raise Unfit(
-            f"{call} returned {rows}; it must divide {shape[0]}.",
-            "a power of two does; min(rows, ...) keeps it below the number of rows.",
+            f"{call} returned {rows}, which does not divide the {shape[0]} rows.",
+            "return min(rows, ...) of a power of two, which does.",
         )
 
 
@@ -66,12 +67,13 @@ def _near_the_floor(block_rows):
     added, limit = adding(block_rows), chips.chip("v5e").scoped_vmem_bytes
     for shape in LARGE:
         x, rows = jax.ShapeDtypeStruct(shape, jnp.float32), block_rows(*shape)
-        said = f"For {shape[0]} x {shape[1]} block_rows returned {rows}, blocks of {text.size(4 * rows * shape[1])}"
+        size = text.size(4 * rows * shape[1])
+        said = f"For {shape[0]} x {shape[1]} block_rows returned {rows}, which makes blocks of {size}"
         needs = cost.vmem_bytes(grid.walk(added, x, x))
         if needs > limit:
             return (
-                f"{said}: their six buffers take {text.size(needs)}, and a kernel gets {text.size(limit)}.",
-                "fewer rows where there are more columns.",
+                f"{said}. Their six buffers take {text.size(needs)}, but a kernel gets {text.size(limit)}.",
+                "return fewer rows where there are more columns.",
             )
         try:
             report = compiler.compile_tpu(added, x, x)
@@ -79,10 +81,10 @@ def _near_the_floor(block_rows):
             return None
         if report.seconds is not None and report.seconds > MOST * report.hbm_seconds:
             return (
-                f"{said}: that takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, "
-                f"{report.seconds / report.hbm_seconds:.2f} times what its bytes take. A step waits "
+                f"{said}. That takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, "
+                f"{report.seconds / report.hbm_seconds:.2f} times as long as its bytes alone, because a step waits "
                 f"{report.step['waiting for copies']:,.0f} cycles for copies.",
-                "more bytes in a step: what counts is how large a block is, not how many rows it has.",
+                "move more bytes in a step, because it is the size of a block that counts, not its number of rows.",
             )
     return None
 
@@ -97,9 +99,10 @@ EXERCISE = Exercise(
     build=adding,
     also=(_near_the_floor,),
     hints=(
-        "Too few rows: a step waits for a latency. Too many: six buffers do not fit. How many bytes may a block have?",
-        "A block of n bytes needs 6 n of VMEM, 16 MiB at most. With two buffers the bytes decide from some hundred "
-        "KiB a block on. Rows are bytes over 4 * columns.",
+        "With too few rows, a step waits for the latency of its copies. With too many, the six buffers do not fit. How "
+        "many bytes may a block have?",
+        "A block of n bytes needs 6 n bytes of VMEM, of which there are 16 MiB. With two buffers, the bytes decide the "
+        "time from a few hundred KiB a block on. The rows of a block are its bytes over 4 * columns.",
         "min(rows, 2**19 // (4 * columns)) makes blocks of 512 KiB.",
     ),
     points=2,

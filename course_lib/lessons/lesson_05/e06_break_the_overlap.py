@@ -1,4 +1,4 @@
-"""The time of an iteration when its copies start later, or when there are more of them."""
+"""The time of an iteration when its copies start later, or when more of them are in flight."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def turn(work: float, buffers: int) -> float:
 
     def whole(turns: int) -> float:
         same = np.ones(turns)
-        nothing = 1e-15 * same  # seconds of transfer: the time is in the latency; 0 would mean no copy
+        nothing = 1e-15 * same  # seconds of transfer, because the latency is all of a copy; 0 would mean no copy
         return pipeline.seconds(work * same, nothing, 0 * same, 0 * same, read_s=COPY, write_s=0.0, buffers=buffers)
 
     return (whole(1200) - whole(600)) / 600
@@ -36,70 +36,70 @@ def _cycles(value: float, why: str, proof, near: dict[float, str]) -> Predict:
     return Predict(value=value, unit="cycles", tolerance=0.02, near=near, why=why, proof=proof)
 
 
-ITS_ROUND = "A buffer is worked on before it is filled again: its work is part of its round."
+ITS_ROUND = "The core works on a buffer before it is filled again, so the work is part of its round."
 PARTS = {
     "A": _cycles(
         787.5,
-        "two under way: half of 1275 + 300.",
+        "two copies are in flight, so it is half of 1275 + 300.",
         lambda: turn(WORK, 2),
         {
-            1575: "That would be with one copy under way. How many are there when it waits?",
-            1275: "That would be if only one copy were under way while it works. The next is asked for before the "
-            "wait.",
+            1575: "That would be right with one copy in flight. How many are in flight when it waits?",
+            1275: "That would be right if the next copy started after the wait. It starts before the wait.",
             637.5: ITS_ROUND,
-            937.5: "Half a copy and all of the work: but the work is part of the round that two turns share.",
-            975: "That is a copy less the work of one turn. Follow one buffer round: how long, and how many turns?",
-            300: "That is the work. Do two copies hide behind so little?",
+            937.5: "That is half a copy plus the work, but the work is part of the round that two iterations share.",
+            975: "That is a copy minus the work of one iteration. How long is the round of a buffer, and how many "
+            "iterations does it take?",
+            300: "That is the work alone. Can so little work hide a copy?",
         },
     ),
     "B": _cycles(
         1575,
-        "a copy, then the work, one after the other.",
+        "nothing overlaps, so it is a copy and then the work.",
         lambda: turn(WORK, 1),
         {
-            787.5: "That is A. What is on its way now while the core works?",
-            1275: "That is the copy. The work comes after it, and the next copy after the work.",
-            1875: "The work is counted twice. A turn has a copy and its work.",
-            2850: "Two copies: but a turn starts only one, and the prologue is not a part of it.",
+            787.5: "That is the answer to A. Which copies are in flight now while the core works?",
+            1275: "That is the copy alone. The work comes after it, and the next copy comes after the work.",
+            1875: "That counts the work twice. An iteration has one copy and its work.",
+            2850: "That counts two copies, but an iteration starts only one, and the prologue is not part of it.",
         },
     ),
     "C": _cycles(
         393.75,
-        "four under way: a quarter of 1275 + 300.",
+        "four copies are in flight, so it is a quarter of 1275 + 300.",
         lambda: turn(WORK, 4),
         {
-            525: "That would be with three under way. Count the starts before the first wait.",
-            425: "That would be with three under way while it works. Count the starts before the first wait.",
+            525: "That would be right with three copies in flight. Count the starts before the first wait.",
+            425: "That would be right if the next copy started after the wait. Here it starts before the wait.",
             318.75: ITS_ROUND,
-            618.75: "A quarter of a copy and all of the work: but the work is part of the round that four turns share.",
-            300: "The core is not yet busy all of the time: what is a quarter of a round?",
+            618.75: "That is a quarter of a copy plus the work, but the work is part of the round that four share.",
+            300: "The core is not yet busy all the time. What is a quarter of a round?",
         },
     ),
     "D": _cycles(
         425,
-        "three ahead, each begun as soon as a wait is over: a third of 1275.",
+        "three copies are in flight, each started as soon as a wait is over, so it is a third of 1275.",
         lambda: asked_for_behind_the_wait(3),
         {
-            393.75: "That is C. When the first wait comes, how many copies have been started?",
-            318.75: "A quarter of a copy: but when the wait comes, only three of them are under way.",
-            525: "So it would be if the copy began behind the work. It begins before it, right after the wait.",
-            1275: "That would be with one copy ahead. There are three.",
-            1575: "That is B. Here copies are under way while the core works: the one for chunk i + 3, say.",
-            637.5: "That would be with two ahead. BUFFERS is 4: what does the prologue start?",
+            393.75: "That is the answer to C. How many copies have been started when the first wait comes?",
+            318.75: "That is a quarter of a copy, but only three copies are in flight when the wait comes.",
+            525: "That would be right if the copy started after the work. It starts before it, right after the wait.",
+            1275: "That would be right with one copy ahead, but there are three.",
+            1575: "That is the answer to B. Which copies, such as that of chunk i + 3, are in flight during the work?",
+            637.5: "That would be right with two copies ahead. How many does the prologue start when BUFFERS is 4?",
         },
     ),
     "E": _cycles(
         1500,
-        "the work is longer than a copy: the core has no bubbles.",
+        "the work takes longer than a copy, so the core has no bubbles.",
         lambda: turn(LONG_WORK, 2),
         {
-            1387.5: "That is less than the core is busy in a turn.",
-            787.5: "That is A, and less than the core is busy in a turn.",
-            750: "Two buffers let copies overlap. The core still works on one chunk after another.",
-            2775: "Nothing overlaps there. The next copy is under way while this chunk is worked on.",
-            2137.5: "Half a copy on top of the work: is it still waited for, if it was asked for a turn ago?",
-            1800: "The 1500 are all that the core does in a turn: the 300 are among them.",
-            1275: "The core is busy for longer than a copy takes.",
+            1387.5: "That is less than the core is busy in an iteration.",
+            787.5: "That is the answer to A, and less than the core is busy in an iteration.",
+            750: "Two buffers let copies overlap, but the core still works on one chunk after another.",
+            2775: "That would be right if nothing overlapped, but the next copy is in flight while the core works.",
+            2137.5: "That adds half a copy to the work. Is a copy that started an iteration ago still waited for?",
+            1800: "That adds the old work to the new, which already includes it.",
+            1275: "That is the time of a copy, but the core is busy for longer.",
         },
     ),
 }
@@ -109,13 +109,14 @@ EXERCISE = Exercise(
     title="Predict: break the overlap",
     kind="several",
     defines="turns",
-    asks=Several(parts=PARTS, why="what counts is when a copy is asked for."),
+    asks=Several(parts=PARTS, why="what counts is when a copy is started."),
     hints=(
-        "Follow one buffer round: filled, waited for, worked on, filled again. How many turns go by meanwhile?",
-        "A, C and E are the formula of the lesson. For B and D draw the time from one wait to the wait for the chunk "
-        "that is asked for next.",
-        "B: nothing is under way while the core works. D: the copy of chunk i + 3 begins at "
-        "the end of wait i, and three turns later it is waited for.",
+        "Follow one buffer through its round: it is filled, waited for, worked on, and filled again. How many "
+        "iterations does a round take?",
+        "A, C and E follow from the formula of the lesson. For B and D, draw the time from one wait to the wait for "
+        "the chunk whose copy is started next.",
+        "B: nothing is in flight while the core works. D: the copy of chunk i + 3 starts at the end of wait i, and is "
+        "waited for three iterations later.",
     ),
     points=2,
 )

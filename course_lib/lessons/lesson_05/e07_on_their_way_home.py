@@ -1,4 +1,4 @@
-"""Manual write-backs to repair: a buffer is reused too early, and one copy is never waited for."""
+"""Manual write-backs to repair: a buffer is overwritten too early, and one copy is never waited for."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_05 import under_way
@@ -18,12 +18,12 @@ EXERCISE = Exercise(
     reference=lambda x: 3 * x,
     also=(_overlaps,),
     hints=(
-        "Write down, step by step, what lies in out_ref and which copy is under way. Who still reads it when it is "
-        "written?",
-        "Two buffers and two semaphores, block n in number n mod 2. Before step i writes its buffer, block i - 2 must "
-        "be home. After the last step two are left, or one, if there was one step only.",
-        "scratch: pltpu.VMEM((2, 16, columns), ...) and pltpu.SemaphoreType.DMA((2,)). Under pl.when(i >= 2) "
-        "send(i - 2).wait(), before the write. In the last step wait for i - 1, if there is one, and for i.",
+        "Write down, step by step, which block out_ref holds and which copies are in flight. Which copy still reads "
+        "out_ref when a step writes to it?",
+        "Use two buffers and two semaphores, and put block n into buffer n mod 2. Before step i writes to its buffer, "
+        "the copy of block i - 2 must be over. In the last step two copies remain, or one if there is only one step.",
+        "The scratch is pltpu.VMEM((2, 16, columns), ...) and pltpu.SemaphoreType.DMA((2,)). Before the write comes "
+        "send(i - 2).wait() under pl.when(i >= 2). The last step waits for i - 1, if there is one, and for i.",
     ),
     points=2,
 )

@@ -53,19 +53,19 @@ EXERCISE = Exercise(
         function="negated",
         refused_by="simulator",
         near={
-            6: "Block i in buffer i mod 2, and its semaphore has the same number. There are two of each.",
-            12: "This writes the buffer of block i. The block that was there before, i - 2, was waited for in the turn "
-            "before.",
-            13: "Each block is sent off once.",
-            15: "In turn 0 there is no block before.",
-            17: "In turn i this waits for the block before, which was sent off in the turn before. Which blocks has "
-            "the loop waited for when it ends?",
+            6: "Block i goes into buffer i mod 2 and on semaphore i mod 2, and there are two of each.",
+            12: "This writes the buffer of block i. The block that was there before, i - 2, was waited for in the "
+            "previous iteration.",
+            13: "This line starts the copy of each block once, as it should.",
+            15: "This condition is needed, because iteration 0 has no block before it.",
+            17: "In iteration i, this waits for the copy that the previous iteration started. Which blocks has the "
+            "loop waited for when it ends?",
         },
-        why="the loop has waited for that block already, and nobody has for the last one.",
+        why="the loop has already waited for that block, but not for the last one.",
     ),
     hints=(
-        "Write down for four chunks: start 0, start 1, wait 0 ... to the end.",
-        "Count for each block its starts and its waits. Which has two waits, and which has none?",
+        "Write down the starts and waits for four chunks in order, from start 0 and start 1 and wait 0 to the end.",
+        "Count the starts and the waits of each block. Which block has two waits, and which one has none?",
         "When the loop ends, all blocks but the last have been waited for.",
     ),
     points=1,

@@ -14,7 +14,7 @@ MANY = 256  # rows: 256 KiB
 
 
 def _rows() -> list[tuple]:
-    """Return indices that repeat, with the first and last row; more than a ring of buffers holds, fewer, and one."""
+    """Return arrays and indices: repeated ones, the first and last row, and more than a ring holds, fewer, and one."""
     cases = []
     for number, (rows, columns, count) in enumerate(((64, 256, 13), (40, 128, 3), (16, 384, 1), (200, 128, 40))):
         x = jnp.arange(rows * columns, dtype=jnp.float32).reshape(rows, columns)
@@ -39,9 +39,9 @@ def _whatever_the_length(gathered):
     needs = cost.vmem_bytes(grid.walk(gathered, *_many()))
     if needs > MOST_VMEM:
         return (
-            f"For {MANY} rows of 256 numbers it needs {needs // 1024:,} KiB of VMEM; it may use "
+            f"For {MANY} rows of 256 elements it needs {needs // 1024:,} KiB of VMEM, but it may use only "
             f"{MOST_VMEM // 1024} KiB.",
-            "let some buffers go round: row j in buffer j mod n.",
+            "reuse a few buffers in a ring, with row j in buffer j mod n.",
         )
     return None
 
@@ -57,12 +57,13 @@ EXERCISE = Exercise(
     also=(_ring, _whatever_the_length),
     also_at=lambda: [_many()],
     hints=(
-        "First with one buffer each way: in a loop over j copy row ids_ref[j] in, double it, copy it out to row j, "
-        "each copy waited for. The judges should be content; the check asks for more.",
-        "Buffers of shape (n, 1, C), semaphores (n,). fetch(j) and send(j) describe the copies of row j in buffer j "
-        "mod n. Prologue: fetch 0 to n - 2, if there are so many. A turn: fetch(j + n - 1), wait for j, work, send.",
-        "Before turn j writes its out buffer, send(j - n) must be over: wait for it under pl.when(j >= n). Behind the "
-        "loop the last n sends are left, or all, if there are fewer.",
+        "Begin with one buffer in each direction. In a loop over j, copy row ids_ref[j] in, double it, copy it out to "
+        "row j, and wait for each copy. The judges should accept that; the check asks for more.",
+        "Use buffers of shape (n, 1, C) and n semaphores, where fetch(j) and send(j) copy row j by buffer j mod n. The "
+        "prologue fetches rows 0 to n - 2, if there are so many. Each iteration starts fetch(j + n - 1), waits for "
+        "row j, works on it, and sends it.",
+        "Before iteration j writes its output buffer, send(j - n) must be over, so wait for it under pl.when(j >= n). "
+        "After the loop, wait for the last n sends, or for all of them if there are fewer.",
     ),
     points=3,
 )

@@ -25,12 +25,12 @@ EXERCISE = Exercise(
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     golf=Golf(unit=CYCLES, par=19_500),
     hints=(
-        "pallas_call keeps four blocks of 8 KiB, two in, two out, and a step waits for half a latency. One large "
-        "buffer waits for two whole latencies, and for its work, one after another. What could go on at the same time?",
-        "The work can be done in place: then all of the VMEM is room for chunks under way, on their way in or out. "
-        "Each buffer goes round: filled, worked on, emptied.",
-        "Four buffers of 16 rows in place. Keep two reads under way: before a buffer is filled again, wait for the "
-        "copy that empties it. Then that wait is short, for it began two turns ago.",
+        "pallas_call keeps four blocks of 8 KiB, two for the input and two for the output, and a step waits for half a "
+        "latency. One large buffer waits for two whole latencies and then for its work. What could overlap?",
+        "The work can be done in place, and then all of the VMEM holds chunks that are on their way in or out. Each "
+        "buffer is filled, worked on and emptied in a cycle.",
+        "Use four buffers of 16 rows, in place, and keep two reads in flight. Before a buffer is filled again, wait "
+        "for the copy that empties it; that wait is short, because the copy started two iterations earlier.",
     ),
     points=3,
 )

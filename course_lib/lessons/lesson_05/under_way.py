@@ -20,16 +20,16 @@ def too_few(fn: Callable, *args, wanted: int) -> tuple[str, str] | None:
     short = [(n, has, ask) for n, (has, ask) in enumerate(zip(counts, expected, strict=True)) if has < ask]
     if not counts:
         return (
-            "No copy out of HBM is waited for.",
-            "let the kernel make the copies: a pl.BlockSpec(memory_space=pl.ANY) leaves the array in HBM.",
+            "No copy out of HBM is waited for in this kernel.",
+            "let the kernel copy by hand: a pl.BlockSpec(memory_space=pl.ANY) leaves the array in HBM.",
         )
     if not short:
         return None
     n, has, ask = short[0]
     return (
-        f"{len(short)} of its {len(counts)} waits find too little under way. Wait number {n}, counted from 0, finds "
-        f"{_copies(has)} on the way in, the one it waits for included; asked for: {ask}.",
-        "look at what is started before that wait. A copy that is not asked for yet cannot arrive meanwhile.",
+        f"{len(short)} of its {len(counts)} waits have too few copies in flight. At wait {n}, counted from 0, "
+        f"{_copies(has)} on the way in, including the one that it waits for, and {ask} should be.",
+        "start more copies before that wait, because a copy that has not been started cannot arrive meanwhile.",
     )
 
 
@@ -38,16 +38,16 @@ def nothing_leaving(fn: Callable, *args) -> tuple[str, str] | None:
     counts = [n for call in grid.walk(fn, *args).calls for n in _counts(call, "vmem", "write")]
     if not counts:
         return (
-            "No copy of a buffer into HBM is started by the kernel.",
-            "send the results by hand: out_specs=ANYWHERE leaves the output in HBM, and make_async_copy fills it.",
+            "The kernel starts no copy of a buffer into HBM.",
+            "write results back by hand: out_specs=ANYWHERE leaves the output in HBM, and make_async_copy fills it.",
         )
     idle = [n for n, under_way in enumerate(counts) if n and not under_way]
     if not idle:
         return None
     return (
-        f"When result {idle[0]}, counted from 0, is computed, no copy is on its way home: each is waited for before "
-        f"the next block is worked on.",
-        "wait for the copy of a block one or two steps later, when its buffer is needed again.",
+        f"While result {idle[0]}, counted from 0, is computed, no write-back is in flight, because each is waited for "
+        f"before the work on the next block begins.",
+        "wait for the write-back of a block one or two steps later, when its buffer is needed again.",
     )
 
 
@@ -72,4 +72,4 @@ def _in_order(call: grid.Call) -> list[grid.Use]:
 
 
 def _copies(count: int) -> str:
-    return "one copy" if count == 1 else f"{count} copies"
+    return "one copy is" if count == 1 else f"{count} copies are"
