@@ -6,7 +6,7 @@
 # measures what is only predicted here.*
 #
 # The kernel below adds up all blocks of 64 rows of a matrix. Two calls of it differ in one digit, the n of
-# `pl.Buffered(n)`, which requests n buffers for an operand. Both copy the same blocks in the same order and compute the
+# `pl.Buffered(n)`, which requests n buffers for an operand. Both copy the same blocks in the same order and return the
 # same result. Run the three cells.
 
 # %%
@@ -78,8 +78,8 @@ print(f"added_up with one:              {one.seconds * 1e6:6.1f} us")
 print(f"one buffer: {one.cycles / two.cycles:.2f} times as long. All predicted (compiler)")
 
 # %% [markdown]
-# Lesson 3 said that a kernel takes at best the longer of its bytes and its work, and at worst their sum. Here both
-# calls take far longer than the sum, and one digit changes the time by a factor of two.
+# Lesson 3 said that a kernel takes at best the longer of bytes and work, and at worst their sum. Both calls take far
+# longer than the sum, and one digit changes the time by a factor of two.
 #
 # Lesson 3 also gave a rule for a step with two buffers: it takes half of latency, bytes and work together. Here you
 # build the loop, and see where the half comes from and when the rule is wrong. **Why is the factor exactly two?** Write
@@ -304,9 +304,9 @@ for exps in (8, 16, 64, 128, 192):
 # only 50 until the core is busy all the time, and 100 from then on.
 #
 # Both results follow from one argument. **Follow one buffer.** A copy fills it, which takes a latency and the time of
-# its bytes. Then the core works on it, and when that is done, the next copy into it starts. So each buffer completes a
-# round in latency + bytes + work and serves one iteration in it, while B buffers serve B iterations. But the core works
-# on one chunk at a time, so an iteration takes at least as long as its work. Let L be the time of a copy, latency and
+# its bytes. Then the core works on it, and when that is done, the next copy into it starts. So a round takes
+# latency + bytes + work, and in each round a buffer serves one iteration, so B buffers serve B. But the core works on
+# one chunk at a time, so an iteration takes at least as long as its work. Let L be the time of a copy, latency and
 # bytes together, and c the cycles in which the core is busy:
 #
 # > **An iteration takes T = max(c, (L + c) / B).**
@@ -315,8 +315,8 @@ for exps in (8, 16, 64, 128, 192):
 # this limit out, and a report puts it back in. With one buffer, T is L + c. That is the factor of exactly two in the
 # opening: (L + c) / 1 against (L + c) / 2.
 #
-# Does the formula hold? It needs L, and with one buffer an iteration takes L + c, so the next cell subtracts c. Chunks
-# of two sizes separate the latency from the time of the bytes.
+# Does the formula hold? With one buffer an iteration takes L + c, so the next cell subtracts c to get L. Chunks of two
+# sizes separate the latency from the bytes.
 
 
 # %%
@@ -352,7 +352,7 @@ for name, buffers, turn, busy in rows:
 # %% [markdown]
 # The formula agrees with the compiler in all ten rows, although only the first of them was used to find L. For 30 other
 # kernels, its error is 0.9 % in the median and 7.6 % at worst ([docs/compiler.md](../docs/compiler.md)). For the
-# opening, c is the time of the work alone, divided by 256 steps.
+# opening, c is the time of the work alone, divided by the 256 steps.
 
 # %%
 clock = chips.chip("v5e").clock_hz
@@ -436,8 +436,8 @@ for place in PLACES:
 # each copy is waited for at once, nothing is in flight while the core works, so an iteration takes L + c, and **its
 # time has doubled**. All four versions have the same buffers and the same bytes.
 #
-# By its place, the third version should take L + c as well. It takes less, because the compiler may move a start past
-# work that does not touch its buffer:
+# By its place in the code, the third version should take L + c as well. It takes less, because the compiler may move a
+# start past work that does not touch its buffer:
 
 # %%
 report = compiler.compile_tpu(functools.partial(placed, place="after the work"), tall)
@@ -458,7 +458,7 @@ print(
 #   (L + c) / B)**.
 # - If the next start comes after the wait, one buffer is always the one being worked on, and the copies into the other
 #   B - 1 have whole iterations to arrive. Then **T = max(c, L / (B - 1))**, the B - 1 that one reads about.
-# - If nothing is in flight while the core works, **T = L + c**, no matter how many buffers there are.
+# - If nothing is in flight while the core works, **T = L + c**, however many buffers there are.
 #
 # ## The loop as a timeline
 #
@@ -508,14 +508,15 @@ viz.plot_picture(
 
 # %% [markdown]
 # With two copies in flight, copy 2 begins when the work on chunk 0 is done. With four, it begins at once. The white
-# gaps in the lane of the core are bubbles. In the third panel there are none after the first, because the work takes
-# longer than a copy, and so two buffers are enough.
+# gaps in the lane of the core are bubbles. In the third panel there are none after the first: the work takes longer
+# than a copy, so two buffers are enough.
 #
 # > **bubble**: a time in which the core waits for a copy.
 #
 # The next chart plays the kernel of the opening. Its times are predicted (model), with the compiler's latency.
 # **Task:** set the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the
-# work until no bubble is left. How many cycles does that take? By the formula, it is where c = (L + c) / 2.
+# work until no bubble is left. How many cycles of work does that take? By the formula, the last bubble closes when
+# c = (L + c) / 2.
 
 # %%
 viz.pipeline_chart(functools.partial(added_up, buffers=2), tall)
@@ -568,13 +569,13 @@ print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 #
 # Outputs have two buffers as well, never more with JAX 0.11, and a write has a shorter latency than a read. So a step
 # that reads and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first
-# table under *Further* compares them.
+# table under *Further* compares the three.
 #
 # ## When are two buffers enough?
 #
-# The work of `added_up` is far shorter than a latency, so two buffers cannot hide it. Two things help: more copies in
-# flight, or larger copies. The next cell tries both on 32 MiB; the dashed line is the time of the bytes at the full
-# speed of HBM. **Guess first:** with two buffers, how large must a block be before the bytes alone decide the time?
+# The work of `added_up` is far shorter than a latency, so two buffers cannot hide the latency. More copies in flight
+# would help, and so would larger copies. The next cell tries both on 32 MiB, beside a dashed line for the bytes at full
+# speed. **Guess first:** with two buffers, how large must a block be before the bytes alone decide the time?
 
 # %% tags=["predict"]
 long = jax.ShapeDtypeStruct((65536, 128), jnp.float32)
@@ -663,7 +664,7 @@ for limit in (None, need - 1, need):
 
 # %% [markdown]
 # The kernel needs an eighth of a MiB too much, the two buffers of its output. Here the count is exact: the compiler
-# accepts the kernel with that limit, and refuses it with one byte less.
+# accepts the kernel with a limit of as many bytes, and refuses it with one less.
 #
 # A kernel gets 16 of a v5e's 128 MiB unless it requests more. With `vmem_limit_bytes` you promise the compiler that so
 # much is free. How much can you request, and what do unnecessary buffers cost? In the first line below, `a_ref` has one
@@ -754,7 +755,7 @@ print(f"compiler: {report.vmem_bytes:,} bytes")
 #
 # <details><summary>1. A copy takes 1200 cycles, and the work on a block takes 400. How long is a step with one buffer,
 # with two, with four and with eight?</summary>
-# It takes 1600, 800, 400 and 400 cycles, because with four buffers the core is busy all the time.</details>
+# It takes 1600, 800, 400 and 400 cycles. From four buffers on, the core is busy all the time.</details>
 #
 # <details><summary>2. You make the work of a step half as long, and the kernel is hardly faster. What do you look
 # at?</summary>
@@ -795,7 +796,7 @@ print([turn_by_formula(1200, 400, buffers) for buffers in (1, 2, 4, 8)])
 # half of a long latency or a busy core. Four kernels can, and nobody has published their times: one reads and writes,
 # one only reads, one only writes, and one copies nothing. If the latency is to blame, the fourth is nearly free, and
 # the third is much faster than the second. If the core is to blame, all four take about the same time. With a TPU, you
-# are the first to fill in the left column. The columns *compiler* are predicted (compiler), and the last one is the
+# can be the first to fill in the left column. The columns *compiler* are predicted (compiler), and the last one is the
 # formula.
 
 
@@ -938,7 +939,7 @@ for copies in (1, 2, 4, 8):
 # %% [markdown]
 # The simulator lets every copy run at full speed, however many there are, so eight MiB take it as long as one. It knows
 # latencies, but not that the copies share one memory. So its cycles are what the core would need if each copy had the
-# HBM to itself, and the bytes divided by the bandwidth are what HBM needs. A report says the longer of the two. For
+# HBM to itself, and the bytes divided by the bandwidth are what HBM needs. A report gives the longer of the two. For
 # lesson 1 that is 982 us, because three large blocks are in flight at once there, and no HBM moves them at that speed.
 #
 # ### The article's program
@@ -984,11 +985,11 @@ peak_s = 2 * 4096**3 / chips.chip("v5e").bf16_flops
 print(f"that is {peak_s / report.seconds:.0%} of the peak, predicted (compiler)")
 
 # %% [markdown]
-# The article prints no time. It says that with well-chosen blocks, a kernel as simple as this one can reach 90 % and
-# more of the chip. Is the rest spent waiting for copies? Hardly any of it is, by the line *a step*: the work of a step
-# takes longer than its copies, so two buffers are enough. What is left over is scalar code, and a body that is longer
-# than its matmuls. (The simulator again lets copies share nothing. A chart of this kernel by our model, in which they
-# share the HBM, shows some waiting.)
+# The article prints no time. It says that with well-chosen blocks, a kernel as simple as this can reach 90 % and more
+# of the chip. Is the rest spent waiting for copies? Hardly any of it is, by the line *a step*: the work of a step takes
+# longer than its copies, so two buffers are enough. What is left over is scalar code, and a body that is longer than
+# its matmuls. (The simulator again lets copies share nothing. A chart of this kernel by our model, in which they share
+# the HBM, shows some waiting.)
 #
 # Then the article checks the result: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run this
 # check with all of K and one block of the result instead of 64, which takes this machine a second. `target()` names the
@@ -1007,7 +1008,7 @@ print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the l
 
 # %% [markdown]
 # So 1e-4 is about three such distances, for sums of 4096 products that two programs add up in different orders. A
-# result that misses the tolerance by one more differs in the order of its sum, and is not wrong.
+# result that exceeds the tolerance by one more differs in the order of its sum, and is not wrong.
 #
 # ### Revisited blocks and buffers
 #
