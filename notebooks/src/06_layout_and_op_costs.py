@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Lesson 6: Layout and the price of an op
 #
-# *60 minutes, then 53 for the exercises. What stands under "Further" at the end is extra: 35 minutes. You need lesson 2,
-# of lesson 4 the rule of blocks, and no TPU: every price here is the compiler's.*
+# *60 minutes, then 53 for the exercises. The "Further" part is optional and takes another 35 minutes. You need lesson 2
+# and lesson 4's rule for the shapes of blocks, but no TPU, because every price here comes from the compiler.*
 #
-# Here are 1,024 numbers, and a kernel that adds 1 to each. Below it does so four times. Only the shape of the array
-# differs: (8, 128), (128, 8), (1024, 1) and (1024, 1, 1). The numbers are the same, and so are the additions.
+# A kernel adds 1 to each of 1,024 elements. Below it does so four times, and only the shape of the array differs: (8,
+# 128), (128, 8), (1024, 1) and (1024, 1, 1). The elements are the same, and so are the additions.
 #
-# By the compiler one of the four takes a thousand times as long as another. **In which order do they come?** Write the
-# four shapes down, the cheapest first, and between neighbours a factor. Then run the cells.
+# Yet the compiler predicts that one of the four takes a thousand times as long as another. **In which order do they
+# come?** Write down the four shapes, the cheapest first, with a factor between neighbors. Then run the cells.
 
 # %%
 # FIRST CELL
@@ -39,34 +39,35 @@ for cycles in sorted(price.cycles for price in prices.values()):
     print(f"one of the four: {cycles:6,.0f} cycles, predicted (compiler)")
 
 # %% [markdown]
-# `compiler.op_cost(f, x)` asks for the price of an operation.
+# `compiler.op_cost(f, x)` returns the price of an operation.
 #
-# > **price of an operation**: the cycles that one more application takes in a kernel, beside others of its kind, with
-# > its loads and its store. All operands lie in VMEM: no copy is counted.
+# > **price of an operation**: the cycles that one more application of it takes in a kernel that already applies it many
+# > times, including its loads and its store. All operands are in VMEM, so no copy is counted.
 #
-# It is what many such operations cost each, not how long one alone takes. `price.slots` counts its instructions, unit by
-# unit. All prices on this page are cycles of a v5e, predicted (compiler), if nothing else is said.
-# [A page of the course](../docs/op_costs.md) has some 80 more.
+# A price is thus a throughput, which says what each of many operations costs, and not the latency of a single one.
+# `price.slots` counts its instructions by unit. Unless stated otherwise, prices in this lesson are cycles on a v5e,
+# predicted (compiler). [A page of the course](../docs/op_costs.md) lists some 80 more.
 #
 # After this lesson you can
 # - say how many registers an array takes, and how much of them is empty,
-# - tell a cheap operation from a dear one before you write it, and find a cheaper one,
-# - choose the axis along which you sum,
-# - say which reshapes, transposes and slices are free, which cost, and which are refused,
-# - say what narrow numbers save, and what they cost.
+# - tell a cheap operation from an expensive one before you write it, and find a cheaper replacement,
+# - choose the axis to sum over,
+# - say which reshapes, transposes and slices are free, which cost something, and which are refused,
+# - say what narrow dtypes save, and what they cost.
 #
-# ## The last two axes are a register
+# ## The last two axes fill the registers
 #
-# Here is an array in its registers. **Before you type, predict:** how many registers do the four shapes of the opening
-# take? Type them one after another. Then find two shapes of 1,000 float32 numbers that fit into one register.
+# The painter below draws an array in its registers. **Before you type, predict:** how many registers does each of the
+# four shapes of the opening take? Type them to check your prediction, and then find two shapes that fit 1,000 float32
+# elements into a single register.
 
 # %%
 viz.tile_painter((20, 200))
 
 # %% [markdown]
-# The painter only counts. Is it right? The program tells, because it loads each register of float32 once. (A few flat
-# rows of bfloat16 or int8 may take more loads than registers.) **Predict two more:** how many registers take (3, 300) and
-# (12, 4, 128)?
+# The painter only counts, but the compiled program tells whether it is right, because it loads each float32 register
+# once. (For a few rows of bfloat16 or int8, it may take more loads than registers.) **Predict two more:** how many
+# registers do (3, 300) and (12, 4, 128) take?
 
 # %% tags=["predict"]
 for shape in (*SHAPES, (3, 300), (12, 4, 128)):
@@ -78,20 +79,21 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
     print(f" {price.cycles:6,.0f} cycles")
 
 # %% [markdown]
-# **The opening is answered: 1, 16, 128 and 1,024 cycles, a cycle for each register.** A register of (1024, 1, 1) holds one
-# number. The other 1,023 sums are made as well, and thrown away.
+# **This answers the opening: the four shapes take 1, 16, 128 and 1,024 registers, and each register costs a cycle.** A
+# register of (1024, 1, 1) holds a single element, and the other 1,023 sums that it computes are thrown away.
 #
-# > **The last axis goes to the lanes and is rounded up to 128. The one before goes to the sublanes and is rounded up to 8.
-# > Each index of the axes before these begins registers of its own.**
+# > **The last axis goes to the lanes and is rounded up to 128. The axis before it goes to the sublanes and is rounded
+# > up to 8. Each index of the axes before these starts a new register.**
 #
 # Keep the last two axes large, above all the last, and let the axes in front be short: an array of shape (n, 1, 1)
 # takes n registers.
 #
-# An array of 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, not to 8. Such flat tiles, side by side in a row,
-# share a register: (3, 300) has three tiles of 4 x 128, and so 2 registers. Two slices of a leading axis never share one,
-# so (12, 4, 128) has 12.
+# An array with 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, and not to 8. Such flat tiles share a register if
+# they lie next to each other along the lanes: (3, 300) has three tiles of 4 x 128, which take 2 registers. Slices of a
+# leading axis never share a register, so (12, 4, 128) takes 12.
 #
-# And narrow numbers share a lane. **Predict the cycles** of a copy of (32, 256) in float32, in bfloat16 and in int8.
+# Narrow dtypes pack several rows into each sublane. **Predict the cycles** of a copy of (32, 256) in float32, in
+# bfloat16 and in int8.
 
 
 # %% tags=["predict"]
@@ -106,14 +108,16 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
     )
 
 # %% [markdown]
-# A register holds 16 x 128 numbers of bfloat16, two tiles of 8 rows, and 32 x 128 of int8. A quarter of the bytes is a
-# quarter of the cycles, as long as nothing is computed and the rows fill the register.
+# A register holds 16 x 128 elements of bfloat16, as two tiles of 8 rows, or 32 x 128 elements of int8. So the int8
+# copy, with a quarter of the bytes, takes a quarter of the cycles. This holds as long as nothing is computed and the
+# rows fill the registers.
 #
 # ## In HBM, too
 #
-# Registers are filled from VMEM, and VMEM from HBM. A kernel's blocks lie there in the same tiles. Take 1,048,576 numbers
-# of float32, 4.2 MB. A kernel doubles them, so 8.4 MB have to be moved. **Predict:** how many does it move if the numbers
-# come as a column, (1048576, 1)? As a row, as (8192, 128), as a vector of one axis? And the row, of bfloat16?
+# Registers are filled from VMEM, and VMEM is filled from HBM, where the arrays of a kernel are stored in the same
+# tiles. The kernel below doubles 1,048,576 float32 elements, 4.2 MB, so 8.4 MB have to be moved. **Predict:** how many
+# MB does it move if the elements are stored as a column of shape (1048576, 1)? What if they are stored as a row, as
+# (8192, 128), as a vector with one axis, or as a row of bfloat16?
 
 
 # %% tags=["predict"]
@@ -129,7 +133,7 @@ def doubled(x, block, index):
 
 
 many, f32 = 2**20, jnp.float32
-print("                                    MB: kernel   its numbers   copies by XLA")
+print("                                    MB: kernel  its elements   copies by XLA")
 for shape, block, index, dtype in (
     ((many, 1), (4096, 1), lambda i: (i, 0), f32),
     ((1, many), (1, 32768), lambda i: (0, i), f32),
@@ -149,23 +153,25 @@ for shape, block, index, dtype in (
     print(f"{kernel / 1e6:7.1f} {numbers / 1e6:10.1f} {copied / 1e6:14.1f}")
 
 # %% [markdown]
-# A column's kernel moves 128 times its numbers: in HBM each row is padded to 128 lanes. Here XLA adds two copies besides,
-# which "Further" explains. (A short column, such as 8,192 numbers, XLA lays into VMEM: then these copies are all there
-# is.) A single row is padded in 16 bits, to two rows, and not in 32. (8192, 128) and a vector of one axis are not padded
-# at all.
+# With a column, the kernel moves 128 times the bytes of its elements, because each row is padded to 128 lanes in HBM.
+# XLA adds two copies as well, which the "Further" part explains. (It puts a short column, such as one of 8,192
+# elements, into VMEM, and then only these copies use HBM.) A single bfloat16 row is padded to two rows, while a float32
+# row is not. (8192, 128) and a vector with one axis are not padded at all.
 #
-# > **Do not keep a vector as a column. Keep it as (n,) or (n / 128, 128), or, of 32 bits, as a row, (1, n).**
+# > **Do not store a vector as a column. Store it as (n,) or as (n / 128, 128), or, if its dtype has 32 bits, as a row
+# > (1, n).**
 #
-# Statistics of rows, one number each, are where this bites: a mean, a maximum, the sum of a softmax.
+# This matters most for statistics that have one value for each row, such as a mean, a maximum or the sum of a softmax.
 #
 # ## A list of prices
 #
-# JAX's page on [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sorts the operations on
-# every element into three classes. Cheap are `+ - *`, max, min, where, abs, the operations on bits, comparisons and
-# casts. Medium are `/ // %`, exp, tanh and pow. Expensive are sin and cos.
+# JAX's page on [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sorts elementwise
+# operations into three classes. The cheap ones are `+ - *`, max, min, where, abs, bitwise operations, comparisons and
+# casts. The medium ones are `/ // %`, exp, tanh and pow, and the expensive ones are sin and cos.
 #
-# **Predict first.** Of the medium ones, two cost no more than an addition, and two, of whole numbers, cost more than a sine.
-# Which? Here is each operation of that list, and some more, priced for three chips. (Try int32.)
+# **Predict first.** Which two of the medium operations cost no more than an addition, and which two cost more than a
+# sine when they work on integers? The chart below prices each operation on that list, and some more, for three chips.
+# (Try int32, too.)
 
 # %% tags=["predict"]
 viz.cost_bars(compiler.op_prices())
@@ -185,15 +191,15 @@ for name, column in (
     print(f"{name:12} {column:11}{kept.rows[name].cycles[column]:5.1f} cycles")
 
 # %% [markdown]
-# As cheap as an addition are exp and tanh. Dearer than two sines are `//` and `%` of whole numbers. So look a price up,
-# for your chip and your dtype: on a v6e x / y is as cheap as exp.
+# On float32, exp and tanh are as cheap as an addition. On integers, `//` and `%` cost more than two sines. A price also
+# depends on the chip: on a v6e, x / y is as cheap as exp. So look prices up for your chip and dtype.
 #
-# Where does a price come from? Lesson 2 had the rule: the largest of stores, loads / 3, VPU / 4, and EUP. An
-# operation of the EUP takes a slot of the VPU, too, and is counted in both columns.
+# By the rule of lesson 2, a price is the largest of stores, loads / 3, VPU / 4 and EUP. An EUP operation also takes a
+# VPU slot, so it is counted in both columns.
 #
-# Below is the rule beside the price. A division begins with a first guess of 1 / y, by the EUP, and fourteen operations
-# follow. **Predict:** what does it cost if the guess is left as it is? And if you make it better by hand, with one step
-# of Newton's?
+# The table below shows the rule next to the price. A division starts with an approximation of 1 / y from the EUP, and
+# takes fourteen VPU slots in all. **Predict:** what does it cost to use the approximation as it is, and what if you
+# refine it by hand with one Newton step?
 
 
 # %% tags=["predict"]
@@ -237,42 +243,42 @@ for chip in ("v5e", "v5p", "v6e"):
     print(f"{chip:22}{pair[0].of_a_register:8.2f}{pair[1].of_a_register:17.2f}")
 
 # %% [markdown]
-# An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway. The
-# rule counts slots, so it is a lower bound: where the EUP works beside many operations of the VPU, as in Newton by hand,
-# the schedule may be longer.
+# An exp is a multiplication and one EUP operation, and both fit beside the load and the store that are needed anyway.
+# The rule only counts slots, so it gives a lower bound. If the EUP works beside many VPU operations, as in Newton by
+# hand, the schedule may be longer.
 #
-# The guess times x, and nothing else, costs what a copy costs. A step of Newton's, four operations more, squares the
-# error of the guess, and with it half the price of the division is reached. The other half is for zeros, infinities, NaN
-# and numbers at the ends of float32's range. If y lies well inside of it, write the step yourself on a v5e or a v5p. On a
-# v6e do not: there the division of float32 is a guess and one product, and Newton by hand makes it slower. (How exact
-# that division is, only a v6e can tell.)
+# Multiplying x by the approximation, with no refinement, costs as much as a copy. A Newton step adds four operations
+# and squares the error of the approximation, which takes half the price of the division. The other half handles zeros,
+# infinities, NaN and values at the ends of float32's range. If y lies well inside that range, write the step yourself
+# on a v5e or a v5p. On a v6e, do not: there a float32 division is an approximation and one multiplication, and Newton
+# by hand is slower. (How accurate that division is, only a v6e can tell.)
 #
-# - **A power of an array** is dear, for it has to be exact, for all numbers. If x is above 0, take exp2(y log2(x)): two
-#   operations of the EUP, two cycles. It is less exact, and the more so the larger y log2(x) is. A constant whole power above 0
-#   is a few products.
-# - **An array of whole numbers cannot be divided by another** by any unit: the compiler writes a long division, bit by bit.
-#   By a constant it multiplies, as in `n // 60`. By a power of two shift and mask: `n >> 3` is `n // 8` and `n & 7` is
-#   `n % 8`, for negative numbers too.
-# - **A sine** has no unit either. It is made of some 150 operations, to be right at every angle. On a short
-#   interval a polynomial will do.
-# - **A sigmoid** as JAX writes it holds a division. By tanh it costs a quarter on a v5e.
+# - **A power of an array** is expensive because it has to be exact for all values. If x is above 0, use exp2(y
+#   log2(x)), which takes two EUP operations and hence two cycles. It is less exact, and its error grows with y log2(x).
+#   If the exponent is a constant positive integer, the power is only a few multiplications.
+# - **A division of two integer arrays** has no unit, so the compiler writes a long division, bit by bit. If the divisor
+#   is a constant, as in `n // 60`, the compiler multiplies instead. If the divisor is a power of two, shift and mask
+#   yourself: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative integers too.
+# - **A sine** has no unit either, and takes some 150 operations, because it has to be right at every angle. On a short
+#   interval, a polynomial is enough.
+# - **A sigmoid** as JAX writes it contains a division. Written with tanh, it costs a quarter as much on a v5e.
 #
-# ## 16 bits are stored, 32 are computed
+# ## Store in 16 bits, compute in 32
 #
-# bfloat16 halves the loads and the stores. What does it do to the arithmetic? Below is gelu, by its tanh formula: in
-# float32; in bfloat16; and in bfloat16 that is cast to float32 before and back at the end. And x / y, the same three
-# ways. **Predict the order** of each three, on a v5e.
+# bfloat16 halves the loads and the stores, but what does it do to the arithmetic? The table below prices gelu, by its
+# tanh formula, in three ways: in float32, in bfloat16, and in bfloat16 that is cast to float32 at the start and back at
+# the end. It prices x / y in the same three ways. **Predict the order** of each three on a v5e.
 
 
 # %% tags=["predict"]
 def cast_once(fn):
-    """``fn`` in float32, of bfloat16 and to bfloat16."""
+    """Return ``fn`` computed in float32, from bfloat16 arguments to a bfloat16 result."""
     return lambda *args: fn(*(x.astype(jnp.float32) for x in args)).astype(jnp.bfloat16)
 
 
 gelu = functools.partial(jax.nn.gelu, approximate=True)
-narrow = array(64, 256, dtype=jnp.bfloat16)  # 16 times 1,024 numbers
-print("cycles for 1,024 numbers      float32   bfloat16   bfloat16, cast once")
+narrow = array(64, 256, dtype=jnp.bfloat16)  # 16 times 1,024 elements
+print("cycles for 1,024 elements     float32   bfloat16   bfloat16, cast once")
 for name, fn, count, row in (
     ("gelu", gelu, 1, "gelu(x), by tanh"),
     ("x / y", jnp.divide, 2, "x / y"),
@@ -284,18 +290,19 @@ for name, fn, count, row in (
         print(f"{listed[f'f32, {chip}']:10.2f}{listed[f'bf16, {chip}']:11.2f}{cast:22.2f}")
 
 # %% [markdown]
-# The VPU of a v5e computes in 32 bits. Left to itself, bfloat16 is widened and packed again at each of gelu's operations.
-# Cast once, and it is widened once: take that cause away, and half of the price is gone. A division is the other way
-# round: of bfloat16 it is the guess and a product, as rough as bfloat16 is; of float32 it is all fourteen operations. A
-# v6e has operations of 16 bits of its own, and there the cast is a loss.
+# The VPU of a v5e computes in 32 bits. If gelu is left in bfloat16, each of its operations widens the operands and
+# packs the result again. If you cast once, they are widened once, and more than half of the price is saved. For a
+# division it is the other way round: a bfloat16 division is the approximation and one multiplication, which is as
+# accurate as bfloat16 itself, while a float32 division takes all fourteen slots. A v6e has 16-bit operations of its
+# own, so there the cast only adds to the price.
 #
-# > **On a v5e and a v5p: store in bfloat16, and compute a chain of products and sums in float32: cast after the load, and
-# > before the store. Divide in bfloat16 where its exactness will do.**
+# > **On a v5e and a v5p, store in bfloat16 and compute a chain of multiplications and additions in float32: cast after
+# > the load and before the store. Divide in bfloat16 where its accuracy is enough.**
 #
 # ## Sums, axis by axis
 #
-# An array of (16, 8, 128) is 16 full registers. Sum it over its first axis, over its second, over its last. Each time
-# some 16,000 numbers are added. **Predict:** the order, and about the factors.
+# An array of (16, 8, 128) fills 16 registers. Sum it over its first axis, over its second and over its last: each time
+# some 16,000 elements are added. **Predict** the order of the three prices, and roughly the factors between them.
 
 
 # %% tags=["predict"]
@@ -311,46 +318,47 @@ def sums(*shape):
 sums(16, 8, 128)
 
 # %% [markdown]
-# Over a leading axis registers are added to registers, a third of a cycle each: the loads take that long. Over the
-# sublanes each register is folded three times, 8 rows to 4 to 2 to 1, and each fold is a rotation and an addition. Over
-# the lanes it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy
-# for eight cycles: 16 of them take 43.
+# Over a leading axis, whole registers are added to each other. Each takes a third of a cycle, which is the time of its
+# load. Over the sublanes, each register is folded three times, from 8 rows to 4, 2 and 1, and each fold is a rotation
+# and an addition. Over the lanes, each register takes one XLU instruction. There are three XLUs, and an instruction
+# keeps one of them busy for eight cycles, so 16 instructions take 43 cycles.
 
 # %%
 viz.sum_over_axis(16)
 
 # %% [markdown]
-# Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128),
-# and sum over its first axis. **Predict the factor.**
+# Is a sum expensive because it runs along the lanes? The last one computed 128 sums of 128 elements, so put these
+# upright: take an array of (128, 128), and sum over its first axis. **Predict the factor.**
 
 # %% tags=["predict"]
 upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
 print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 
 # %% [markdown]
-# The same numbers, the same sums, and an eighth of the cycles. (A transpose in the kernel would not pay: it costs as much
-# as the sums along the lanes, as a table below shows. Whoever makes the array has to make it so, or a copy outside the
-# kernel.)
+# The same number of sums, of as many elements, takes an eighth of the cycles. (A transpose in the kernel would not pay,
+# because it costs as much as the sums along the lanes, as a table below shows. Whoever produces the array has to lay it
+# out this way, or a copy outside the kernel must.)
 #
-# So the lanes are the worst? Here are the same 8 rows a slice, eight times as long: (8, 8, 1024), four times as many
-# numbers. **Predict all three.**
+# So are the lanes always the worst axis? In the next array, of shape (8, 8, 1024), a slice again has 8 rows, but these
+# are eight times as long, so there are four times as many elements. **Predict all three prices.**
 
 # %% tags=["predict"]
 sums(8, 8, 1024)
 
 # %% [markdown]
-# Now the sublanes are the worst, and the lanes cost half of what they did. First registers are added to registers,
-# whatever the axis. What is left is folded: 1.5 to 2 cycles a register down the sublanes, 2.7 along the lanes. Along
-# 1,024 lanes one register of eight is left to fold. Down 8 rows all 64 are.
+# Now the sublanes are the worst axis, and the sum over the lanes takes half as long as before. Whatever the axis,
+# registers are first added to each other as far as possible, and those that remain are reduced one by one. That takes
+# 1.5 to 2 cycles for each register down the sublanes, and 2.7 along the lanes. Along 1,024 lanes, eight registers are
+# first added into one, so only 8 of 64 remain. Down 8 rows nothing can be added first, so all 64 remain.
 #
-# > **Sum over leading axes if you can. Otherwise count the registers that are left to fold: fewest where most registers lie
-# > along the axis.**
+# > **Sum over a leading axis if you can. Otherwise count the registers that remain to be reduced: the more registers
+# > lie along the axis, the fewer remain.**
 #
-# ## What moves, and what only has another name
+# ## What moves, and what only gets another shape
 #
-# A reshape of a NumPy array is free: no number moves. In a kernel it is surely free if no number changes its sublane and
-# its lane. **Predict for each line:** free, paid for, or refused? Free means a cycle for each register: load it, store
-# it.
+# A reshape of a NumPy array is free, because no element moves. In a kernel, a reshape is certain to be free if every
+# element stays in its sublane and its lane. **Predict for each line:** is it free, does it cost something, or is it
+# refused? Free means a cycle for each register, to load it and to store it.
 
 # %% tags=["predict"]
 MOVES = {
@@ -371,17 +379,18 @@ for name, (fn, shape) in MOVES.items():
     print(f"{name:30}{price.registers:9}{price.cycles:9.0f}{vpu:8.0f}{xlu:6.0f}")
 
 # %% [markdown]
-# None is refused. (64, 256) to (128, 128) does move numbers between sublanes, with two operations of the VPU a register,
-# and these fit beside the stores: such a move is free as well. The way back is not. (64, 128) to (64, 2, 64) moves half
-# of all numbers to other lanes, and makes 64 registers of 8: each slice of 2 x 64 begins its own. And to turn one row
-# into a column costs nearly what 128 x 128 numbers cost: the column, too, is 16 registers.
+# None is refused. Going from (64, 256) to (128, 128) does move elements between sublanes, with two VPU operations for
+# each register. They fit beside the stores, so this move is free as well, but the opposite one is not. Going from (64,
+# 128) to (64, 2, 64) moves half of all elements to other lanes and turns 8 registers into 64, because each slice of 2 x
+# 64 starts a new one. Turning one row into a column costs nearly as much as transposing 128 x 128 elements, because the
+# column, too, takes 16 registers.
 #
 # ## Where a slice begins
 #
-# A kernel may load a part of a Ref, and where the part begins may cost. It is *aligned* if it begins where a tile begins.
-# `compiler.slice_cost` asks for the price of such a load with its store, as `op_cost` does for an operation. **Predict:** which
-# is dearer, eight rows that begin at 3, or 128 lanes that begin at 64? And in bfloat16, where two rows share each lane:
-# rows from 4, or from 3?
+# A kernel may load a part of a ref, and the price can depend on where this part begins. A slice is *aligned* if it
+# begins where a tile begins. As `op_cost` does for an operation, `compiler.slice_cost` returns the price of such a load
+# and its store. **Predict:** which is more expensive, eight rows that begin at row 3, or 128 lanes that begin at lane
+# 64? And in bfloat16, where two rows share a sublane: 16 rows from row 4, or from row 3?
 
 # %% tags=["predict"]
 wide, narrow_rows = array(64, 256), array(64, 256, dtype=jnp.bfloat16)
@@ -400,13 +409,13 @@ for name, take, whole, part in (
     print(f"{vpu / price.registers:2.0f} VPU, {xlu / price.registers:2.0f} XLU")
 
 # %% [markdown]
-# Aligned is a cycle a register. Rows that begin elsewhere have to be shifted, which costs little here. In bfloat16, from
-# an odd row on, each pair of rows has to be parted, too. (How much it costs depends on the width of the Ref, too: in one
-# that is 128 wide, float32 rows may begin anywhere for nothing, and bfloat16 rows cost more than here.) Lanes that begin
-# elsewhere are rotated, which is the XLU's.
+# An aligned slice takes a cycle for each register. Rows that begin elsewhere have to be shifted, which costs little
+# here. If bfloat16 rows begin at an odd row, each pair of rows also has to be split, which costs more. Lanes that begin
+# elsewhere have to be rotated by the XLU. (The price also depends on the width of the ref. If it is 128 wide, float32
+# rows may begin anywhere at no cost, while bfloat16 rows cost more than here.)
 #
-# Now `i` is known only when the kernel runs, and the Ref has 256 lanes if nothing else is said. **Predict:** three of
-# these are refused. Which?
+# Now the start `i` is known only when the kernel runs. Unless a line says otherwise, the ref has 256 lanes. **Predict**
+# which three of these slices the compiler refuses.
 
 # %% tags=["predict"]
 for name, take, whole, part in (
@@ -431,51 +440,51 @@ for name, take, whole, part in (
     )
 
 # %% [markdown]
-# - A start that only the run knows must be provably a multiple of the rows of a tile (8 in float32 and bfloat16, 32 in int8),
-#   or of 128 lanes. `8 * i` proves it; `i << 3`, which is
-#   the same number, does not. `pl.multiple_of(i, 8)` is a promise of yours, which the compiler believes.
-# - Of a float32 Ref that is 128 wide, any row will do: there each row lies right behind the one before. Of a wider one a single
-#   row will do, which is how one gathers. In bfloat16, where two rows share each lane, ask again.
-# - A leading axis takes any index, for nothing. **What you want to choose at run time, put in front.**
+# - A start that is known only at run time must provably be a multiple of the rows of a tile (8 for float32 and
+#   bfloat16, 32 for int8), or of 128 lanes. `8 * i` proves it, while `i << 3`, which is the same number, does not. With
+#   `pl.multiple_of(i, 8)` you make the promise yourself, and the compiler believes you.
+# - In a float32 ref that is 128 wide, a slice may begin at any row, because each row directly follows the one before.
+#   In a wider ref, a single row may be anywhere, which is how a kernel gathers rows. In bfloat16, where two rows share
+#   a sublane, price the slice first.
+# - An index into a leading axis can be anything, at no cost. **Put the axis that you index at run time in front.**
 #
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open it.
 #
 # <details><summary>1. How many registers does float32[16, 4, 100] take? And float32[64, 100]?</summary>
-# 16: each of the 16 slices begins its own, and fills half of its rows. 8: the same numbers, with the leading axes
-# flattened onto the rows.</details>
+# The first takes 16, because each of its 16 slices starts a new register and fills half of the rows. The second takes 8
+# for the same elements, because its leading axis is flattened into the rows.</details>
 #
-# <details><summary>2. Which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of whole numbers, x ** 2?</summary>
-# tanh, and x ** 2, which is a product. n % 8 is not, but n & 7 is, and the same. x / y is not on a v5e, and is on a
-# v6e.</details>
+# <details><summary>2. Which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of integers, x ** 2?</summary>
+# tanh is, and so is x ** 2, which is one multiplication. n % 8 is not, but n & 7 gives the same result and is. x / y is
+# on a v6e, but not on a v5e.</details>
 #
-# <details><summary>3. You need the largest of 16 numbers for each of 100,000 points. In which shape do you want them?</summary>
-# (16, 100000), or with 128 points in the last axis and the 16 in front. As (100000, 16) an eighth of each register is
-# used, and the maximum runs along lanes.</details>
+# <details><summary>3. You need the largest of 16 values for each of 100,000 points. Which shape should the array have?</summary>
+# It should be (16, 100000), or have 128 points in the last axis and the 16 values in front. With (100000, 16) only an
+# eighth of each register is used, and the maximum runs along the lanes.</details>
 #
-# <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. What does it take in VMEM, and what would (1, 4096) take?</summary>
-# 2 MiB, for each row is padded to 128 lanes. 16 KiB.</details>
+# <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. How much VMEM do they take, and how much would (1, 4096) take?</summary>
+# They take 2 MiB, because each row is padded to 128 lanes. A row of shape (1, 4096) takes 16 KiB.</details>
 #
 # <details><summary>5. A colleague computes gelu in bfloat16 on a v5e, "because it is half the data". What do you say?</summary>
-# Half the loads and stores, and more arithmetic: each operation widens and packs. Cast to float32 once, after the load.
-# Before you say it of another function, price it: a division of bfloat16 is cheaper than one of float32.</details>
+# It halves the loads and stores, but adds arithmetic, because each operation widens and packs. Cast to float32 once,
+# after the load. Before you give this advice for another function, price it: a bfloat16 division is cheaper than a
+# float32 one.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 6](../exercises/06_layout_and_op_costs.ipynb). If you have time for one only, take 06.4:
-# the same sums for a small part of the cycles.
+# Open [the exercises of lesson 6](../exercises/06_layout_and_op_costs.ipynb). If you have time for only one, take 06.4.
 
 # %% [markdown]
 # ## Further
 #
-# How good a guess is, casts, broadcasts, dtypes, constructors, random numbers, the copies that XLA makes around a kernel,
-# and where spilled registers go.
+# No exercise needs what follows.
 #
-# ### How good is the guess?
+# ### How good is the approximation?
 #
-# The first guess of 1 / y is not exact, of course. How good is it?
+# The approximation of 1 / y that the EUP returns is off by a little, and the next cell shows by how much.
 
 # %%
 y = jnp.linspace(1.0, 2.0, 4096).reshape(32, 128)
@@ -494,12 +503,13 @@ worst = jnp.max(jnp.abs(guess(y) * y - 1))
 print(f"in the simulator it is off by at most {float(worst):.1e}, bfloat16 by {2**-8:.1e}")
 
 # %% [markdown]
-# The simulator rounds the guess as bfloat16 rounds. What a chip does only a chip can tell, and nothing is promised. Where
-# the result goes to bfloat16 anyway, that is often good enough.
+# The simulator rounds the approximation to bfloat16. What a chip returns, only a chip can tell, and nothing is
+# promised. If the result goes to bfloat16 anyway, the approximation is often good enough.
 #
 # ### Casts
 #
-# Casts are said to be cheap. **Predict:** which is dearer, float32 to int32 or back? And to uint32?
+# JAX's page calls casts cheap. **Predict:** which is more expensive, a cast from float32 to int32 or one from int32 to
+# float32, and how expensive is one to uint32?
 
 # %% tags=["predict"]
 print("                    VPU, v5e      cycles on a v5e   v5p   v6e")
@@ -515,11 +525,12 @@ for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "u
     print(f"{before:7} to {after:7} {vpu:10.0f} {cycles:>33}")
 
 # %% [markdown]
-# A cast to whole numbers has to cut off towards zero. To uint32 it is as dear as a division on a v5e.
+# A cast to integers has to truncate towards zero. On a v5e, a cast to uint32 costs as much as a division.
 #
 # ### Broadcasts, and sums of other kinds
 #
-# A broadcast is a sum backwards. **Predict:** which of these costs more than its stores? The last three are other sums.
+# A broadcast is a sum in reverse. **Predict:** which of the lines below, whose last three are other reductions, cost
+# more than their stores?
 
 # %% tags=["predict"]
 for name, fn, x in (
@@ -537,15 +548,16 @@ for name, fn, x in (
     print(text.folded(f"{name:25} {price.why or said}"))
 
 # %% [markdown]
-# A slice or a row for all is the stores alone. A column takes a trip to the XLU for each 8 rows. With 1,024 columns that
-# hides behind the stores. A kernel that subtracts one value per row from block after block, as attention subtracts the
-# maximum, avoids that trip by keeping the value in all 128 lanes ([lesson 8](08_control_flow_and_masks.ipynb),
-# *Further*). Two axes can be summed at once. An argmax along 128 lanes costs what a sum costs, and along 1,024 lanes four
-# times as much, because the registers of a row cannot be added up first. A product along the lanes is refused.
+# Broadcasting a slice or a row costs only the stores. A column takes a trip through the XLU for every 8 rows; with
+# 1,024 columns that is hidden behind the stores. A kernel that subtracts one value per row from block after block, as
+# attention subtracts the maximum, avoids that trip by keeping the value in all 128 lanes ([lesson
+# 8](08_control_flow_and_masks.ipynb), *Further*). Two axes can be summed at once, while a product along the lanes is
+# refused. An argmax along 128 lanes costs what a sum costs, and along 1,024 lanes four times as much, because the
+# registers of a row cannot be added up first.
 #
-# ### Which numbers may a kernel have?
+# ### Which dtypes may a kernel use?
 #
-# **Predict:** which of these can be copied by a v5e's kernel, and which can be added?
+# **Predict:** which of these dtypes can a kernel on a v5e copy, and which can it add?
 
 # %% tags=["predict"]
 print("           copy      x + x")
@@ -563,13 +575,13 @@ for name in "float32 bfloat16 float16 float8_e5m2 int32 uint32 int16 int8 int4".
     print(f"{name:12} {said[0]:9} {said[1]}")
 
 # %% [markdown]
-# More can be stored and moved than added. int8 is for the MXU, for storing, and for operations on bits. For
-# arithmetic cast it after the load.
+# A kernel can store and move more dtypes than it can add. int8 is for the MXU, for storage and for bitwise operations.
+# To do arithmetic with it, cast it after the load.
 #
 # ### Constructors
 #
-# `jnp.zeros`, `jnp.ones` and `jnp.full` make constants. What does a kernel load for 8 registers of them? And for those of
-# `broadcasted_iota`, which differ from lane to lane?
+# How many loads does a kernel need for 8 registers of the constants that `jnp.zeros`, `jnp.ones` and `jnp.full` make?
+# And how many for those of `broadcasted_iota`, which differ from lane to lane?
 
 # %%
 for name, made in {
@@ -589,13 +601,14 @@ for name, made in {
     print(f"{name:17} {units.count('load')} loads, {units.count('store')} stores")
 
 # %% [markdown]
-# Nothing: what is left is the stores. So constants cost no memory, and no input is needed for them. (An iota
-# is of whole numbers on a TPU: cast it.)
+# It needs no loads, only the stores, so constants take no memory and need no input. (On a TPU, an iota has an integer
+# dtype, so cast it if you need floats.)
 #
 # ### Random numbers
 #
-# There are two ways. `jax.random` with a key that the kernel makes of a seed: the numbers that JAX gives outside as well.
-# And the generator of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
+# A kernel can draw random numbers in two ways. It can use `jax.random` with a key that it makes from a seed, which
+# gives the same numbers as JAX does outside. Or it can use the generator of the chip, with `pltpu.prng_seed` and then
+# `pltpu.prng_random_bits`. **Which is cheaper?**
 
 
 # %% tags=["predict"]
@@ -621,23 +634,26 @@ for name, kernel in (("jax.random", from_key), ("the chip's", from_chip)):
     a, b = (report.cycles - report.time_split["DMA wait"] for report in reports)
     drawn = bits(kernel, 8, interpret=pltpu.InterpretParams())(seed)
     print(f"{name:11} {(b - a) / 16:5.1f} cycles a register;", end="")
-    print(f" {jnp.unique(drawn).size:5,} different numbers of 1,024 in the simulator")
+    print(f" {jnp.unique(drawn).size:5,} different values among 1,024 in the simulator")
 outside = jax.random.bits(jax.random.key(7, impl="threefry2x32"), (8, 128))
 drawn = bits(from_key, 8, interpret=pltpu.InterpretParams())(seed)
 print("in the kernel as outside:", bool((drawn == outside).all()))
 
 # %% [markdown]
-# The chip's generator is far cheaper. But **the simulator gives zeros for it**, and nothing else: no judge without a chip
-# can say whether a kernel with it is right. Test all the rest of such a kernel with `jax.random` in its place.
-# (`pltpu.stateful_uniform`, which makes floats of the chip's bits, does not run in the simulator at all.)
+# The chip's generator is far cheaper, but **the simulator returns only zeros for it**, so without a chip no judge can
+# say whether a kernel that uses it is right. Test everything else in such a kernel with `jax.random` in its place.
+# (`pltpu.stateful_uniform`, which turns the chip's bits into floats, does not run in the simulator at all.)
 #
 # ### Copies that you did not write
 #
-# XLA chooses how an array lies in HBM, and for an argument it takes the order of axes with the least padding. A kernel
-# wants the last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result after it.
-# Here is a kernel on f32[524288, 64], and on the same numbers as f32[262144, 128]. In the third line it is again
-# f32[524288, 64], but a product makes it and another takes the result, `doubled(a @ b) @ c`. **Predict:** how many times
-# as many bytes does the first move as the second? And who makes copies in the third?
+# XLA chooses how an array is laid out in HBM, and for an argument it takes the order of axes with the least padding. A
+# kernel wants the last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result
+# after it.
+#
+# The first line below is a kernel on f32[524288, 64], and the second one is the same kernel on the same elements as
+# f32[262144, 128]. In the third line the array is f32[524288, 64] again, but one matmul produces it and another takes
+# the result: `doubled(a @ b) @ c`. **Predict:** how many times as many bytes does the first line move as the second,
+# and which copies does the third line need?
 
 # %% tags=["predict"]
 rows = functools.partial(doubled, index=lambda i: (i, 0))
@@ -661,18 +677,19 @@ for name, call, args in (
     print(f"{name:14}MB: {parts}")
 
 # %% [markdown]
-# Five times: the kernel moves twice as much, for the padding of its rows, and the copies move three times as much. The
-# third line takes the copies' cause away. A product makes the array as the kernel wants it, a fusion here, and no copy is
-# left; the kernel's padding stays. An array whose last axis is 128 has nothing to win by another order, so it has
-# neither. (With fewer rows XLA may keep the padded arrays in VMEM, and these figures are smaller.)
+# The first line moves five times as many bytes. Its kernel moves twice as many, because its rows are padded, and the
+# copies move three times as many. The third line needs no copies, because the matmul, here a fusion, writes the array
+# as the kernel wants it; only the padding in the kernel remains. The second line has neither copies nor padding,
+# because no other order of axes is better than a last axis of 128. (With fewer rows, XLA may keep the padded arrays in
+# VMEM, which makes these figures smaller.)
 #
-# Where a width of 64 is given, as in many heads of attention, let two heads share a row (06.8). A copy that the compiler
-# makes to be safe, because an array is overwritten that somebody still needs, is another matter: lesson 9 has those.
+# If the width is 64, as in many heads of attention, let two heads share a row (06.8). Lesson 9 covers another kind of
+# copy, which the compiler makes to be safe when an array is overwritten while it is still needed.
 #
 # ### Where spilled registers go
 #
-# A core has 64 vector registers. What does not fit is spilled to VMEM, and counts against the limit. A softmax in one
-# piece, wider and wider:
+# A core has 64 vector registers. What does not fit is spilled to VMEM and counts against its limit, as the next cell
+# shows for a softmax in one block, wider and wider.
 
 
 # %%
@@ -690,6 +707,6 @@ for width in (128, 1024, 2048):
     )
 
 # %% [markdown]
-# Arrays of (n, 1, 1) spill soonest: they take the most registers for their numbers.
+# Arrays of shape (n, 1, 1) spill soonest, because they take the most registers for their elements.
 #
 # <!-- next -->
