@@ -1,11 +1,12 @@
 # %% [markdown]
 # # Exercises 6: Layout and the price of an op
 #
-# First three to predict, with pencil and paper, then kernels with a budget. All cycles are those of a v5e, predicted
-# (compiler).
+# You predict registers, prices and slices with pencil and paper, and then write kernels that have to keep within a
+# budget. All cycles are those of a v5e, predicted (compiler).
 #
-# Come here from [lesson 6](../notebooks/06_layout_and_op_costs.ipynb). About 53 minutes. Short of time? Do 06.4 and 06.6.
-# Want more? 06.8 and 06.9, 45 minutes: both begin with an empty cell.
+# Come here from [lesson 6](../notebooks/06_layout_and_op_costs.ipynb). About 53 minutes. Short of time? Do 06.4 and
+# 06.6.
+# Want more? 06.8 and 06.9, 45 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -30,8 +31,9 @@ def array(*shape, dtype=jnp.float32):
 #
 # *Difficulty 2 of 5. 9 minutes, 6 lines.*
 #
-# For each array a pair: how many vector registers it fills or begins to fill, and how much of their places is empty, in %, as
-# text. The number must be right; for the share 1 % either way will do.
+# For each array, give a pair: how many vector registers it takes, even if it fills some of them only in part, and the
+# share of their places that is empty, in %, as text. The number of registers must be exact; for the share, 1 % either
+# way will do.
 #
 # | name | the array |
 # |---|---|
@@ -73,8 +75,9 @@ checks.check("06.1", filled)
 #
 # *Difficulty 2 of 5. 6 minutes, 8 words.*
 #
-# What does each cost on a v5e, for one register, beside others of its kind? `"1 cycle"`, `"2 to 5"`, `"10 to 40"` or `"over
-# 80"`. x and y are float32, n and m int32. Answer before you look them up on [the page of prices](../docs/op_costs.md).
+# What is the price of each operation on a v5e, for one register? Choose among `"1 cycle"`, `"2 to 5"`, `"10 to 40"` and
+# `"over 80"`. x and y are float32, while n and m are int32. Answer before you look at [the page of
+# prices](../docs/op_costs.md).
 
 # %% answer="06.2"
 price_of = {
@@ -111,10 +114,11 @@ checks.check("06.2", price_of)
 #
 # *Difficulty 2 of 5. 6 minutes, 6 words.*
 #
-# Six loads from a Ref in VMEM, and `i` is known only when the kernel runs. Which are `"free"`, a cycle for each register,
-# which are `"dearer"`, and which are `"refused"` by a v5e's compiler?
+# Below are six loads from a ref in VMEM, where `i` is known only when the kernel runs. For each of them, say whether it
+# is `"free"`, which means a cycle for each register, or `"expensive"`, which means more than that, or `"refused"` by
+# the compiler for a v5e.
 #
-# | name | the Ref | the slice |
+# | name | the ref | the slice |
 # |---|---|---|
 # | A | float32[64, 128] | `x_ref[5:13]` |
 # | B | float32[8, 512] | `x_ref[:, 100:228]` |
@@ -126,8 +130,8 @@ checks.check("06.2", price_of)
 # %% answer="06.3"
 slices = {"A": None, "B": None, "C": None, "D": None, "E": None, "F": None}
 ### BEGIN SOLUTION
-slices |= {"A": "free", "B": "dearer", "C": "refused"}
-slices |= {"D": "free", "E": "refused", "F": "dearer"}
+slices |= {"A": "free", "B": "expensive", "C": "refused"}
+slices |= {"D": "free", "E": "refused", "F": "expensive"}
 ### END SOLUTION
 
 # %% check="06.3"
@@ -141,12 +145,12 @@ checks.check("06.3", slices)
 #
 # *Difficulty 3 of 5. 10 minutes, 7 lines. Fast track.*
 #
-# x has a row for each of T points, and 16 numbers in it. `slow_energy(x)` sums their squares, for each point. It is right, and
-# slow: the sums run along the lanes, and of 128 lanes 16 are used.
+# x has a row of 16 values for each of T points, and `slow_energy(x)` sums their squares for each point. It is right but
+# slow, because the sums run along the lanes and only 16 of 128 lanes are used.
 #
-# Write `energy(x)`, kernel and call, which returns the same vector. Around the kernel you may reshape and transpose as you like;
-# what XLA does there does not count. For x[2048, 16] the core may be at it for **a fifth** of the cycles that `slow_energy`
-# takes, waiting for copies left out. T is a multiple of 128.
+# Write `energy(x)`, kernel and call, which returns the same vector. Around the kernel you may reshape and transpose as
+# you like, because what XLA does there does not count. For x[2048, 16], the core may take at most **a fifth** of the
+# cycles that `slow_energy` takes, not counting waits for copies. T is a multiple of 128.
 
 
 # %% given="06.4"
@@ -160,7 +164,7 @@ def slow_energy(x):
 
 
 def of_the_core(fn, *args):
-    """Cycles in which the core does not wait for copies."""
+    """Return the cycles in which the core does not wait for copies."""
     report = compiler.compile_tpu(fn, *args)
     return report.cycles - report.time_split["DMA wait"]
 
@@ -174,7 +178,7 @@ except compiler.Unavailable as error:
 
 # %% answer="06.4"
 def energy(x):
-    """The sum of the squares of each row: f32[T, 16] to f32[T]."""
+    """Return the sum of the squares of each row of an f32[T, 16], as f32[T]."""
     ### BEGIN SOLUTION
     points = x.shape[0]
 
@@ -201,11 +205,11 @@ checks.check("06.4", energy)
 #
 # *Difficulty 2 of 5. 5 minutes, 10 lines.*
 #
-# Write `both_sums(x)`, one kernel, x in one block. It returns two vectors: the sum of each row, f32[M], and the sum of each
-# column, f32[N]. Two budgets:
+# Write `both_sums(x)` with one kernel that takes x in one block. It returns two vectors: the sum of each row, f32[M],
+# and the sum of each column, f32[N]. There are two budgets:
 #
-# - HBM: x once, and two vectors without padding. A column f32[M, 1] is not one.
-# - The core: for x[256, 1024] at most 500 cycles, waiting for copies left out.
+# - The HBM traffic may be x once and the two vectors without padding, so a column f32[M, 1] is too much.
+# - The core may take at most 500 cycles for x[256, 1024], not counting waits for copies.
 
 # %% answer="06.5"
 both_sums = None
@@ -238,12 +242,12 @@ checks.check("06.5", both_sums)
 #
 # *Difficulty 3 of 5. 12 minutes, 8 lines. Fast track.*
 #
-# `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`. a and x are f32[M, N], p and s f32[1, N]. In use a lies between
-# 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. The result goes where each of the three parts may
-# be as rough as a bfloat16: together that allows an error of 1.2 % of a typical result.
+# `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`, where a and x are f32[M, N], and p and s are f32[1, N]. In
+# use, a lies between 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. Each of the three
+# parts may be as inaccurate as a bfloat16, which together allows an error of 1.2 % of a typical result.
 #
-# Write `ripple_kernel`, which returns the same within that error, for **an eighth** of the cycles of the core, waiting for
-# copies left out. They are counted for a[32, 512].
+# Write `ripple_kernel`, which returns the same within that error and for a[32, 512] takes at most **an eighth** of the
+# cycles of the core, not counting waits for copies.
 
 
 # %% given="06.6"
@@ -269,12 +273,13 @@ except compiler.Unavailable as error:
 
 # %% answer="06.6"
 def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
-    """a ** p * sin(x) / s."""
+    """Write a ** p * sin(x) / s."""
     ### BEGIN SOLUTION
     x, y = x_ref[...], x_ref[...] * x_ref[...]
     sine = x * (1 + y * (-1 / 6 + y * (1 / 120)))
     power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
-    o_ref[...] = power * sine * (1 / s_ref[...])  # s is one row: one division for all rows
+    # s has one row, so its reciprocal is computed once for all rows.
+    o_ref[...] = power * sine * (1 / s_ref[...])
     ### END SOLUTION
 
 
@@ -290,11 +295,11 @@ checks.check("06.6", ripple_kernel)
 #
 # *Difficulty 2 of 5. 5 minutes, 3 lines.*
 #
-# `slow_decay(t)` takes a vector, and returns t exp(-t). Its author wanted two axes, and made the vector a column. It is right, and
-# its blocks are of a column: as a column lies in HBM, they move many times the bytes of the numbers.
+# `slow_decay(t)` takes a vector and returns t exp(-t). Its author wanted two axes and made the vector a column. The
+# result is right, but because of how a column is stored in HBM, the blocks move many times the bytes of their elements.
 #
-# Write `decay(t)`, kernel and call: the same numbers, and each moved once, in and out, without padding. t has a
-# multiple of 1024 numbers.
+# Write `decay(t)`, kernel and call, which returns the same values but moves each of them only once in and once out,
+# without padding. The size of t is a multiple of 1024.
 
 
 # %% given="06.7"
@@ -340,12 +345,12 @@ checks.check("06.7", decay)
 #
 # *Difficulty 4 of 5. 25 minutes, 16 lines. Further.*
 #
-# x is f32[T, N], and each row holds N / 64 heads of 64 numbers, side by side: two of them in each row of a register.
+# x is f32[T, N], and each row holds N / 64 heads of 64 values side by side, so each row of a register holds two heads.
 # `slow_heads(x)` divides each head by its root mean square. It reshapes in the kernel, and pays for that.
 #
-# Write `normed_heads(x)`, kernel and call. The heads come and go as they lie: in HBM each number is moved once, and nothing may
-# be padded. For x[256, 256] the core of `slow_heads` is at it for **2.5 times** as many cycles as yours at least, waiting
-# for copies left out. N is a multiple of 128; T may be anything.
+# Write `normed_heads(x)`, kernel and call. The heads keep their layout, each element is moved once in and once out of
+# HBM, and nothing may be padded. For x[256, 256], the core of `slow_heads` must take at least **2.5 times** as many
+# cycles as yours, not counting waits for copies. N is a multiple of 128, while T can be anything.
 
 
 # %% given="06.8"
@@ -400,10 +405,10 @@ checks.check("06.8", normed_heads)
 #
 # *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
 #
-# s is int32: seconds since midnight, 0 to 86,399. Write `minutes(s)`, which returns what the clock shows as minutes, `s // 60 %
-# 60`. The **score** is the cycles, predicted (compiler), for s[256, 512], copies and all: the fewer, the better. **Par is
-# 3,300**: at par or below it passes. Divided as written, in one block, it takes nearly 6,000. The rows of s are a multiple of
-# 64, and its columns of 128.
+# s is int32 and holds seconds since midnight, from 0 to 86,399. Write `minutes(s)`, which returns the minutes that a
+# clock shows then, `s // 60 % 60`. The **score** is the cycles, predicted (compiler), for s[256, 512], including
+# copies: the fewer, the better. **Par is 3,300**, and a score at par or below passes. With divisions as written, in one
+# block, it takes nearly 6,000 cycles. The rows of s are a multiple of 64, and its columns of 128.
 
 # %% answer="06.9"
 minutes = None
@@ -440,6 +445,7 @@ checks.check("06.9", minutes)
 # %% [markdown]
 # ## Where next
 #
-# You can read a layout and a price. Lesson 7 multiplies: there the MXU is at work, and the question is which blocks let it.
+# You can now read a layout and a price. Lesson 7 multiplies matrices, where the MXU does the work and the question is
+# which blocks keep it busy.
 #
 # <!-- next -->
