@@ -1,4 +1,4 @@
-"""The cycles of a kernel's core, without its waits for copies."""
+"""The cycles that a kernel's core takes, not counting waits for copies."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from course_lib import compiler, environment
 
 
 def cycles(fn: Callable, *args) -> int | None:
-    """Return the cycles, predicted (compiler), in which the core does not wait for copies; None if there are none."""
+    """Return the cycles, predicted (compiler), in which the core does not wait for copies, or None."""
     return _of_core(compiler.compile_tpu(fn, *args))
 
 
@@ -20,8 +20,8 @@ def at_most(
 ) -> Callable:
     """Return a demand on what the learner defined: at most ``most()`` cycles of the core with ``args``.
 
-    ``said`` is the text of the demand, with ``{mine}`` and ``{most}``; ``build`` is the exercise's. Without a compiler
-    nothing is demanded.
+    ``said`` is the verdict, with the placeholders ``{mine}`` and ``{most}``; ``next`` says what to try; ``build`` is
+    the exercise's. Without a compiler nothing is demanded.
     """
 
     def keeps_to_it(defined):
@@ -33,17 +33,17 @@ def at_most(
         if mine is None or mine <= allowed:
             return None
         steps = report.steps or 1
-        first = f"your grid has {steps} steps, and each adds scalar code of its own: try one block. If that is not "
-        first += "enough: "
+        first = f"your grid has {steps} steps, and each adds scalar code of its own, so try one block. If that is not "
+        first += "enough, "
         return said.format(mine=f"{mine:,}", most=f"{allowed:,}"), (first if steps > 1 else "") + next
 
     return keeps_to_it
 
 
 def won(beside: str, others: Callable[[], int], *args, build: Callable = lambda defined: defined) -> Callable:
-    """Return a function of what the learner defined: the cycles of its core with ``args``, beside those of ``others``.
+    """Return a function of what the learner defined that compares its cycles with ``args`` to those of ``others``.
 
-    ``beside`` names what takes those. The words are empty where there is no compiler.
+    ``beside`` names the kernel that takes those. Without a compiler the text is empty.
     """
 
     def words(defined):
@@ -60,5 +60,5 @@ def won(beside: str, others: Callable[[], int], *args, build: Callable = lambda 
 
 @functools.cache
 def cycles_once(fn: Callable, *args) -> int:
-    """Return the same for a kernel of ours, compiled only once."""
+    """Return the same as ``cycles``, and compile each kernel only once."""
     return cycles(fn, *args)

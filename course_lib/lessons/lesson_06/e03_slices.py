@@ -3,46 +3,46 @@
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
-from course_lib.lessons.lesson_06.slices import DEARER, FREE, REFUSED, verdict
+from course_lib.lessons.lesson_06.slices import EXPENSIVE, FREE, REFUSED, verdict
 
-RIGHT = {"A": FREE, "B": DEARER, "C": REFUSED, "D": FREE, "E": REFUSED, "F": DEARER}
+RIGHT = {"A": FREE, "B": EXPENSIVE, "C": REFUSED, "D": FREE, "E": REFUSED, "F": EXPENSIVE}
 WRONG = {
     "A": {
-        DEARER: "In a float32 Ref that is 128 wide each row lies right behind the one before. Does a load of 8 rows "
+        EXPENSIVE: "In a float32 ref that is 128 wide, each row directly follows the one before. Does a load of 8 rows "
         "care where it begins?",
-        REFUSED: "5 is written in the program: nothing has to be proved.",
+        REFUSED: "5 is written in the program, so nothing has to be proved.",
     },
     "B": {
-        FREE: "Number 100 lies in lane 100, and has to get to lane 0. Which unit moves it?",
-        REFUSED: "100 is written in the program: the compiler knows what to rotate.",
+        FREE: "Element 100 lies in lane 100 and has to get to lane 0. Which unit moves it?",
+        REFUSED: "100 is written in the program, so the compiler knows how far to rotate.",
     },
     "C": {
-        FREE: "i may be odd, and two rows of bfloat16 share each lane. What can the compiler prove of i?",
-        DEARER: "It would be, if the compiler knew i. What can it prove of i?",
+        FREE: "i may be odd, and two bfloat16 rows share a sublane. What can the compiler prove about i?",
+        EXPENSIVE: "It would be if the compiler knew i. What can it prove about i?",
     },
     "D": {
-        DEARER: "Of which number is 128 * i a multiple, whatever i is? That is where registers begin.",
-        REFUSED: "128 * i is proved to be a multiple of 128 by the way it is written.",
+        EXPENSIVE: "Whatever i is, 128 * i is a multiple of the number at which registers begin. Which number is that?",
+        REFUSED: "128 * i is written in a way that proves it to be a multiple of 128.",
     },
     "E": {
-        FREE: "4 * i is a multiple of 4. Of 8 as well, whatever i is? The Ref is 256 wide.",
-        DEARER: "The compiler does not write both ways for one load. What can it prove of 4 * i?",
+        FREE: "4 * i is a multiple of 4, but is it always a multiple of 8? The ref is 256 wide.",
+        EXPENSIVE: "The compiler does not write two versions of one load. What can it prove about 4 * i?",
     },
     "F": {
-        FREE: "Four rows of int8 share each lane. Is row 3 the first of four?",
-        REFUSED: "3 is written in the program: nothing has to be proved.",
+        FREE: "Four int8 rows share a sublane. Is row 3 the first of four?",
+        REFUSED: "3 is written in the program, so nothing has to be proved.",
     },
 }
 
 
 def _asked(name: str) -> Choose:
     return Choose(
-        options=(FREE, DEARER, REFUSED),
+        options=(FREE, EXPENSIVE, REFUSED),
         right=RIGHT[name],
         wrong=WRONG[name],
-        why="so the compiler says.",
+        why="that is the compiler's verdict.",
         proof=lambda: verdict(name),
-        next="does it begin where a tile begins? If not, is the start known at all?",
+        next="check whether the slice begins where a tile begins and, if not, whether its start is known at all.",
     )
 
 
@@ -51,12 +51,12 @@ EXERCISE = Exercise(
     title="Choose: where a slice may begin",
     kind="several",
     defines="slices",
-    asks=Several(parts={name: _asked(name) for name in RIGHT}, why="as the compiler has it."),
+    asks=Several(parts={name: _asked(name) for name in RIGHT}, why="these are the compiler's verdicts."),
     hints=(
-        "Refused are only starts that the compiler does not know and of which it cannot prove enough.",
-        "In memory a tile of float32 or bfloat16 has 8 rows, and one of int8 has 32. A register of bfloat16 holds two "
-        "such tiles, and a load may begin at either. Lanes begin at multiples of 128.",
-        "A float32 Ref that is 128 wide has each row right behind the one before. And is 4 * i a multiple of 8?",
+        "The compiler only refuses a start that it does not know and about which it cannot prove enough.",
+        "In memory a tile of float32 or bfloat16 has 8 rows, and one of int8 has 32. A bfloat16 register holds two "
+        "such tiles, and a load may begin at either. Along the lanes, tiles begin at multiples of 128.",
+        "In a float32 ref that is 128 wide, each row directly follows the one before. And is 4 * i a multiple of 8?",
     ),
     points=1,
 )

@@ -27,17 +27,17 @@ EXERCISE = Exercise(
     reference=energies,
     slips=(
         Slip(
-            means="the array is reshaped and not transposed: the 16 numbers of a point still lie side by side",
+            means="the array is reshaped but not transposed, so the 16 values of a point still lie side by side",
             value=lambda x: jnp.sum((x * x).reshape(16, -1), axis=0),
             next="transpose first, x.T, and then reshape.",
         ),
         Slip(
-            means="the numbers are added, and their squares are asked for",
+            means="the values are summed without being squared",
             value=lambda x: jnp.sum(x, axis=1),
             next="square before you sum.",
         ),
         Slip(
-            means="the sum is squared, and the sum of the squares is asked for",
+            means="the sum is squared, and not each value",
             value=lambda x: jnp.sum(x, axis=1) ** 2,
             next="square before you sum.",
         ),
@@ -45,21 +45,21 @@ EXERCISE = Exercise(
     also=(
         core.at_most(
             lambda: core.cycles_once(slow, POINTS) // TIMES_FEWER,
-            "For x[2048, 16] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
-            "Asked is a fifth of what slow_energy takes: {most}.",
-            "which axis do the 16 numbers of a point lie along when the kernel sums them? Give it an array in which "
-            "they do not lie along the lanes, in one block or few. What is done outside the kernel does not count.",
+            "For x[2048, 16] the core takes {mine} cycles, predicted (compiler), not counting waits for copies. It may "
+            "take {most}, a fifth of what slow_energy takes.",
+            "look along which axis the 16 values of a point lie when the kernel sums them. Pass an array in which they "
+            "do not lie along the lanes, in one block or few. What happens outside the kernel does not count.",
             POINTS,
         ),
     ),
     also_at=lambda: [(at_random(POINTS, 0, (-2, 2)),)],
     achieved=core.won("slow_energy takes", lambda: core.cycles_once(slow, POINTS), POINTS),
     hints=(
-        "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",
-        "x.T is (16, T). Its columns are summed over sublanes, by the VPU. As (16, T / 128, 128) they are summed over "
-        "a leading axis: registers are added to registers.",
-        "kernel: v = x_ref[...], o_ref[...] = jnp.sum(v * v, axis=0). Around it x.T.reshape(16, T // 128, 128), and "
-        "the result, (T // 128, 128), reshaped to (T,).",
+        "Only the layout of the array is wrong. A transpose outside the kernel may put the 16 values along any axis.",
+        "x.T is (16, T), and its columns are summed over the sublanes, by the VPU. As (16, T / 128, 128) they are "
+        "summed over a leading axis, which adds registers to registers.",
+        "In the kernel, set v = x_ref[...] and o_ref[...] = jnp.sum(v * v, axis=0). Pass it x.T.reshape(16, T // 128, "
+        "128), and reshape its result from (T // 128, 128) to (T,).",
     ),
     points=2,
 )

@@ -36,24 +36,24 @@ EXERCISE = Exercise(
             output=0,
             means="these are the means of the rows",
             value=lambda x: jnp.mean(x, axis=1),
-            next="jnp.sum, in place of jnp.mean.",
+            next="use jnp.sum instead of jnp.mean.",
         ),
     ),
     also=(
         core.at_most(
             lambda: MOST,
-            "For x[256, 1024] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
-            "Asked is {most} at most.",
-            "x has 256 registers. What is done to all of them should be done where registers are added to registers; "
-            "the XLU should get few.",
+            "For x[256, 1024] the core takes {mine} cycles, predicted (compiler), not counting waits for copies. It "
+            "may take at most {most}.",
+            "reduce the 256 registers of x as far as you can by adding registers to registers, so that only a few are "
+            "left for the XLU.",
             BLOCK,
         ),
     ),
     also_at=lambda: [(at_random(BLOCK, 0),)],
     hints=(
-        "Two outputs: out_shape is a tuple of two shapes, and the kernel gets two Refs after x_ref.",
-        "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its "
-        "numbers. Hand it over as a row, or as a vector of one axis.",
+        "There are two outputs, so out_shape is a tuple of two shapes, and the kernel gets two refs after x_ref.",
+        "With keepdims, the sums of the rows are a column with one value per row. In HBM a column takes 128 times the "
+        "bytes of its values, so write it as a row, or as a vector with one axis.",
         "jnp.sum(v, axis=1, keepdims=True).T is a row of shape (1, M), and an output of shape (M,) takes jnp.sum(v, "
         "axis=1) as it is.",
     ),

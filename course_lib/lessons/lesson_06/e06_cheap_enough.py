@@ -38,27 +38,27 @@ EXERCISE = Exercise(
     build=calling,
     slips=(
         Slip(
-            means="sin(x) is taken for x, which is good for small angles only",
+            means="sin(x) is replaced by x, which is good for small angles only",
             value=lambda a, p, x, s: a**p * x / s,
-            next="take a term more: x - x^3 / 6 + x^5 / 120.",
+            next="use two more terms: x - x^3 / 6 + x^5 / 120.",
         ),
         Slip(
-            means="sin(x) is taken for x - x^3 / 6. At x = 1.5 that is off by 6 %",
+            means="sin(x) is replaced by x - x^3 / 6, which at x = 1.5 is off by 6 %",
             value=lambda a, p, x, s: a**p * (x - x**3 / 6) / s,
-            next="take a term more, x^5 / 120.",
+            next="add one more term, x^5 / 120.",
         ),
         Slip(
-            means="the power is exp(p log2(a)): the logarithm and the power have different bases",
+            means="the power is exp(p log2(a)), in which the exponential and the logarithm have different bases",
             value=lambda a, p, x, s: jnp.exp(p * jnp.log2(a)) * jnp.sin(x) / s,
             next="exp2 goes with log2, and exp with log.",
         ),
         Slip(
-            means="base and exponent are exchanged: that is p to the power of a",
+            means="base and exponent are exchanged, so this is p to the power of a",
             value=lambda a, p, x, s: p**a * jnp.sin(x) / s,
             next="a to the power of p is exp2(p * log2(a)).",
         ),
         Slip(
-            means="it is multiplied by s",
+            means="the result is multiplied by s, and not divided",
             value=lambda a, p, x, s: a**p * jnp.sin(x) * s,
             next="multiply by 1 / s.",
         ),
@@ -66,9 +66,10 @@ EXERCISE = Exercise(
     also=(
         core.at_most(
             lambda: core.cycles_once(slow, *LARGE) // TIMES_FEWER,
-            "For a[32, 512] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
-            "Asked is an eighth of what slow_ripple takes: {most}.",
-            "price the parts alone with compiler.op_cost: the power, the sine, the division. Which is the dearest now?",
+            "For a[32, 512] the core takes {mine} cycles, predicted (compiler), not counting waits for copies. It may "
+            "take {most}, an eighth of what slow_ripple takes.",
+            "price each part alone with compiler.op_cost: the power, the sine and the division. Which one is the most "
+            "expensive now?",
             *LARGE,
             build=calling,
         ),
@@ -76,11 +77,11 @@ EXERCISE = Exercise(
     also_at=lambda: [_at(*LARGE[0].shape, jax.random.key(0))],
     achieved=core.won("slow_ripple takes", lambda: core.cycles_once(slow, *LARGE), *LARGE, build=calling),
     hints=(
-        "The power and the sine can be had for two cycles a register or less each. What does a division by one row "
-        "cost? Price it alone.",
-        "a is above 0, so exp2(p * log2(a)) is its power. x stays within 1.5: a short polynomial will do. s has one "
-        "row: 1 / s is made once for all rows of a.",
-        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by some 3 parts in 1,000.",
+        "The power and the sine can each be computed in two cycles a register or less. What does a division by a "
+        "single row cost? Price it alone.",
+        "a is above 0, so exp2(p * log2(a)) is its power. x stays within 1.5, so a short polynomial is enough. s has "
+        "one row, so compute 1 / s once for all rows of a.",
+        "With y = x * x, the polynomial x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by some 3 parts in 1,000.",
     ),
     points=3,
 )

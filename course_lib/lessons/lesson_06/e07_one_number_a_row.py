@@ -22,15 +22,15 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=lambda t: cost.stored_bytes(t, t)),
     slips=(
         Slip(
-            means="that is exp(-t) alone",
+            means="the factor t is missing, so this is exp(-t) alone",
             value=lambda t: jnp.exp(-t),
-            next="multiply it by t, as the slow kernel does.",
+            next="multiply by t, as the slow kernel does.",
         ),
     ),
     hints=(
-        "What does a row of one number take in HBM? How can 8,192 numbers lie so that nothing is padded?",
-        "Outside the kernel t may be reshaped: the kernel does the same to each number, wherever it lies.",
-        "t.reshape(-1, 128), in blocks of (8, 128) or as a whole, and the result reshaped to t.shape. Or leave t a "
+        "How many bytes does a row with one element take in HBM? In which shape are 8,192 elements not padded?",
+        "You may reshape t outside the kernel, because the kernel does the same to each element, wherever it lies.",
+        "Pass t.reshape(-1, 128), in blocks of (8, 128) or as a whole, and reshape the result to t.shape. Or leave t a "
         "vector, in blocks of 1024.",
     ),
     points=2,

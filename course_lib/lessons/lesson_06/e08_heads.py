@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: heads of 64, two in each row of a register."""
+"""A whole kernel from an empty cell, for heads of 64 values, two in each row of a register."""
 
 import jax
 import jax.numpy as jnp
@@ -52,20 +52,21 @@ EXERCISE = Exercise(
         Slip(
             means="each row was divided by the root mean square of the whole row",
             value=_over_the_whole_row,
-            next="a head has 64 numbers, and a row of a register holds two.",
+            next="compute it for each head: a head has 64 values, and a row of a register holds two heads.",
         ),
         Slip(
-            means="two heads were taken as one, of 128 numbers",
+            means="two heads were taken as one, of 128 values",
             value=_over_128,
-            next="which lanes are the first head's? lane < 64, with a broadcasted_iota, tells.",
+            next="sum the two heads of a register separately. A broadcasted_iota says which lanes are below 64, and "
+            "those belong to the first head.",
         ),
         Slip(
-            means="the squares of a head were summed, and their mean is asked for",
+            means="the squares of a head were summed but not averaged",
             value=_over_the_sum,
             next="divide the sum by 64.",
         ),
         Slip(
-            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            means="1e-6 is missing under the root, so a row of zeros becomes 0 / 0",
             value=_nothing_added,
             next="add it to the mean of the squares, before the root.",
         ),
@@ -73,9 +74,9 @@ EXERCISE = Exercise(
     also=(
         core.at_most(
             lambda: int(core.cycles_once(slow, BLOCK) / TIMES_FEWER),
-            "For x[256, 256] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
-            "slow_heads takes 2.5 times {most}, and {most} is what is asked.",
-            "count the trips to the XLU for each register: two sums along the lanes are enough, and no number has to "
+            "For x[256, 256] the core takes {mine} cycles, predicted (compiler), not counting waits for copies. It may "
+            "take {most}, because slow_heads takes 2.5 times as many.",
+            "count the trips to the XLU for each register: two sums along the lanes are enough, and no element has to "
             "leave its lane.",
             BLOCK,
         ),
@@ -83,10 +84,11 @@ EXERCISE = Exercise(
     also_at=lambda: [(at_random(BLOCK, 0, (-4, 4)),)],
     achieved=core.won("slow_heads takes", lambda: core.cycles_once(slow, BLOCK), BLOCK),
     hints=(
-        "Leave the numbers in their lanes. In each register the first 64 lanes are one head, the others the next.",
-        "v * v with zeros in the lanes of the other head (jnp.where, and a broadcasted_iota along axis 1), summed "
-        "along the lanes, is the sum of one head. Do it twice, and choose per lane.",
-        "for c in range(0, v.shape[1], 128): part = v[:, c : c + 128]; left and right sums; scale = "
+        "Leave the elements in their lanes. In each register, the first 64 lanes are one head and the others the next.",
+        "Set v * v to zero in the lanes of the other head (jnp.where, with a broadcasted_iota along axis 1) and sum "
+        "along the lanes, which gives the sum of one head. Do this for both heads, and choose between the sums in each "
+        "lane.",
+        "for c in range(0, v.shape[1], 128): part = v[:, c : c + 128]; compute the left and the right sum; scale = "
         "rsqrt(where(first, left, right) / 64 + 1e-6); o_ref[:, c : c + 128] = part * scale.",
     ),
     points=3,

@@ -1,4 +1,4 @@
-"""Golf: the minute on the clock from the second of the day, in the fewest cycles."""
+"""Golf: the minutes on a clock, computed from the seconds since midnight in the fewest cycles."""
 
 import jax
 import jax.numpy as jnp
@@ -53,13 +53,13 @@ EXERCISE = Exercise(
         Slip(
             means="these are the minutes since midnight",
             value=lambda s: s // 60,
-            next="take off 60 for each full hour.",
+            next="subtract 60 for each full hour.",
         ),
         *(
             Slip(
                 means="at some whole minutes the quotient comes out just below the minute, and is rounded down",
                 value=value,
-                next="take a reciprocal that is a little too large, such as 34953 / 2**19 for 1 / 15, or add half a "
+                next="use a reciprocal that is a little too large, such as 34953 / 2**19 for 1 / 15, or add half a "
                 "second before you divide.",
             )
             for value in (_just_below, _twice_just_below, _just_below_in_floats)
@@ -67,14 +67,14 @@ EXERCISE = Exercise(
         Slip(
             means="at some whole hours the quotient comes out just below the hour, and is rounded down",
             value=_hours_just_below,
-            next="take a reciprocal that is a little too large, such as 37283 / 2**23 for 1 / 225, or add half a "
+            next="use a reciprocal that is a little too large, such as 37283 / 2**23 for 1 / 225, or add half a "
             "second before you divide.",
         ),
         *(
             Slip(
-                means=f"the reciprocal is too large by so much that late in the day the {name} come a second too early",
+                means=f"the reciprocal is so much too large that late in the day the {name} come a second too early",
                 value=value,
-                next=f"take more bits of it: {more}.",
+                next=f"use more bits of the reciprocal: {more}.",
             )
             for name, value, more in (
                 ("minutes", _too_coarse, "34953 / 2**19 is 1 / 15 to one part in 170,000"),
@@ -82,39 +82,39 @@ EXERCISE = Exercise(
             )
         ),
         Slip(
-            means="the hours are minutes / 64, and an hour has 60",
+            means="the hours are minutes / 64, but an hour has 60 minutes",
             value=lambda s: s // 60 - 60 * (s // 60 >> 6),
-            next="divide by 3600 seconds, as a product with a reciprocal and a shift.",
+            next="divide the seconds by 3600, by multiplying with a reciprocal and shifting.",
         ),
         Slip(
-            means="a minute is taken off for each full hour",
+            means="only one minute is subtracted for each full hour",
             value=lambda s: s // 60 - s // 3600,
-            next="take off 60 for each full hour.",
+            next="subtract 60 for each full hour.",
         ),
         Slip(
             means="these are the full hours",
             value=lambda s: s // 3600,
-            next="minutes since midnight, less 60 for each of them.",
+            next="compute the minutes since midnight, and subtract 60 for each full hour.",
         ),
         Slip(
-            means="this is the remainder by 64, and the one by 60 is asked for",
+            means="this is the remainder by 64, and not by 60",
             value=lambda s: s // 60 & 63,
-            next="60 is no power of two: take off 60 for each full hour.",
+            next="60 is no power of two, so subtract 60 for each full hour.",
         ),
         Slip(
             means="these are the seconds on the clock",
             value=lambda s: s % 60,
-            next="first the minutes since midnight, s // 60.",
+            next="compute the minutes since midnight first, s // 60.",
         ),
     ),
     golf=Golf(unit=CYCLES, par=3_300),
     hints=(
-        "Two things cost: the divisions, and the copies that nothing runs beside. Two blocks mend the second "
-        "(02.11); more cost more than they save.",
-        "No number here is above 86,400, so float32 holds each exactly. A division by a constant is a product with its "
-        "reciprocal and a rounding down; half a second more keeps it off the edge.",
-        "m = floor((s + 0.5) / 60), h = floor((s + 0.5) / 3600), as products, and m - 60 h. With whole numbers alone: "
-        "a product with a number near 2^19 / 15, and a shift.",
+        "Two things cost cycles: the divisions, and the copies during which nothing else runs. Two blocks help with "
+        "the second (02.11), but more blocks cost more than they save.",
+        "No value here is above 86,400, so float32 holds each exactly. A division by a constant is a multiplication by "
+        "its reciprocal, rounded down. Add half a second first, which keeps the quotient away from the edge.",
+        "Compute m = floor((s + 0.5) / 60) and h = floor((s + 0.5) / 3600) by multiplication, and return m - 60 h. "
+        "With integers alone, multiply by a number near 2^19 / 15, and shift.",
     ),
     points=3,
 )

@@ -1,4 +1,4 @@
-"""What 06.4 computes, and the kernel that it starts from."""
+"""The function that 06.4 computes, and the kernel that it starts from."""
 
 import jax
 import jax.numpy as jnp

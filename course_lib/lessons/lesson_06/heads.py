@@ -1,4 +1,4 @@
-"""What 06.8 computes, and the kernel that it starts from."""
+"""The function that 06.8 computes, and the kernel that it starts from."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ HEAD = 64
 
 
 def normed(x):
-    """Divide each head, 64 adjacent columns, by its root mean square."""
+    """Return x with each head, 64 adjacent columns, divided by its root mean square."""
     heads = x.reshape(x.shape[0], x.shape[1] // HEAD, HEAD)
     scale = jax.lax.rsqrt(jnp.mean(heads * heads, axis=2, keepdims=True) + 1e-6)
     return (heads * scale).reshape(x.shape)

@@ -1,4 +1,4 @@
-"""What 06.6 computes, and the kernel that it starts from."""
+"""The function that 06.6 computes, and the kernel that it starts from."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def _as_bfloat16(part):
 
 
 def calling(kernel: Callable) -> Callable:
-    """Return a function that calls the kernel."""
+    """Return a function that calls ``kernel`` on a, p, x and s."""
 
     def ripple(a, p, x, s):
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype))(a, p, x, s)

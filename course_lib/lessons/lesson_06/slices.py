@@ -1,4 +1,4 @@
-"""Slices of Refs in VMEM, and the compiler's verdict on them: free, more expensive, or refused."""
+"""Slices of refs in VMEM, and the compiler's verdict on them: free, expensive, or refused."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ from jax.experimental import pallas as pl
 from course_lib import compiler
 
 F32, BF16, I8 = jnp.float32, jnp.bfloat16, jnp.int8
-FREE, DEARER, REFUSED = "free", "dearer", "refused"
-# name -> (the slice, the Ref's shape, the slice's shape, dtype)
+FREE, EXPENSIVE, REFUSED = "free", "expensive", "refused"
+# name -> (the slice, the ref's shape, the slice's shape, dtype)
 SLICES: dict[str, tuple[Callable, tuple, tuple, type]] = {
     "A": (lambda x, i: x[5:13], (64, 128), (8, 128), F32),
     "B": (lambda x, i: x[:, 100:228], (8, 512), (8, 128), F32),
@@ -22,9 +22,9 @@ SLICES: dict[str, tuple[Callable, tuple, tuple, type]] = {
 
 
 def verdict(name: str) -> str:
-    """Return "free" if each register takes a cycle, else "dearer", or "refused"."""
+    """Return "free" if each register takes a cycle, "expensive" if it takes more, or "refused"."""
     take, whole, part, dtype = SLICES[name]
     price = compiler.slice_cost(take, *(jax.ShapeDtypeStruct(shape, dtype) for shape in (whole, part)))
     if price.why:
         return REFUSED
-    return FREE if price.of_a_register <= 1.05 else DEARER
+    return FREE if price.of_a_register <= 1.05 else EXPENSIVE
