@@ -58,8 +58,8 @@ for cycles in sorted(price.cycles for price in prices.values()):
 # ## The last two axes fill the registers
 #
 # The painter below draws an array in its registers. **Before you type, predict:** how many registers does each of the
-# four shapes of the opening take? Type them to check your prediction, and then find two shapes that fit 1,000 float32
-# elements into a single register.
+# four shapes of the opening take? Type them to check, and then find two shapes in which 1,000 float32 elements fit into
+# a single register.
 
 # %%
 viz.tile_painter((20, 200))
@@ -161,7 +161,7 @@ for shape, block, index, dtype in (
 # > **Do not store a vector as a column. Store it as (n,) or as (n / 128, 128), or, if its dtype has 32 bits, as a row
 # > (1, n).**
 #
-# This matters most for statistics that have one value for each row, such as a mean, a maximum or the sum of a softmax.
+# This matters most for statistics with one value per row, such as a mean, a maximum or the sum of a softmax.
 #
 # ## A list of prices
 #
@@ -247,20 +247,20 @@ for chip in ("v5e", "v5p", "v6e"):
 # The rule only counts slots, so it gives a lower bound. If the EUP works beside many VPU operations, as in Newton by
 # hand, the schedule may be longer.
 #
-# Multiplying x by the approximation, with no refinement, costs as much as a copy. A Newton step adds four operations
-# and squares the error of the approximation, which takes half the price of the division. The other half handles zeros,
-# infinities, NaN and values at the ends of float32's range. If y lies well inside that range, write the step yourself
-# on a v5e or a v5p. On a v6e, do not: there a float32 division is an approximation and one multiplication, and Newton
-# by hand is slower. (How accurate that division is, only a v6e can tell.)
+# Just multiplying x by the approximation costs as much as a copy. A Newton step adds four operations and squares the
+# error of the approximation, at half the price of the division. The other half handles zeros, infinities, NaN and
+# values at the ends of float32's range. If y lies well inside that range, write the step yourself on a v5e or a v5p. On
+# a v6e, do not: there a float32 division is an approximation and one multiplication, and Newton by hand is slower. (How
+# accurate that division is, only a v6e can tell.)
 #
 # - **A power of an array** is expensive because it has to be exact for all values. If x is above 0, use exp2(y
 #   log2(x)), which takes two EUP operations and hence two cycles. It is less exact, and its error grows with y log2(x).
 #   If the exponent is a constant positive integer, the power is only a few multiplications.
-# - **A division of two integer arrays** has no unit, so the compiler writes a long division, bit by bit. If the divisor
-#   is a constant, as in `n // 60`, the compiler multiplies instead. If the divisor is a power of two, shift and mask
-#   yourself: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative integers too.
-# - **A sine** has no unit either, and takes some 150 operations, because it has to be right at every angle. On a short
-#   interval, a polynomial is enough.
+# - **A division of two integer arrays** has no unit of its own, so the compiler writes a long division, bit by bit. If
+#   the divisor is a constant, as in `n // 60`, the compiler multiplies instead. If the divisor is a power of two, shift
+#   and mask yourself: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative integers too.
+# - **A sine** has no unit of its own either, and takes some 150 operations, because it has to be right at every angle.
+#   On a short interval, a polynomial is enough.
 # - **A sigmoid** as JAX writes it contains a division. Written with tanh, it costs a quarter as much on a v5e.
 #
 # ## Store in 16 bits, compute in 32
@@ -301,8 +301,8 @@ for name, fn, count, row in (
 #
 # ## Sums, axis by axis
 #
-# An array of (16, 8, 128) fills 16 registers. Sum it over its first axis, over its second and over its last: each time
-# some 16,000 elements are added. **Predict** the order of the three prices, and roughly the factors between them.
+# An array of (16, 8, 128) fills 16 registers. Sum it over its first, its second and its last axis: each time some
+# 16,000 elements are added. **Predict** the order of the three prices, and roughly the factors between them.
 
 
 # %% tags=["predict"]
@@ -327,8 +327,8 @@ sums(16, 8, 128)
 viz.sum_over_axis(16)
 
 # %% [markdown]
-# Is a sum expensive because it runs along the lanes? The last one computed 128 sums of 128 elements, so put these
-# upright: take an array of (128, 128), and sum over its first axis. **Predict the factor.**
+# Is a sum expensive because it runs along the lanes? The sum over the lanes computed 128 sums of 128 elements. Put
+# these upright: take an array of (128, 128), and sum over its first axis. **Predict the factor.**
 
 # %% tags=["predict"]
 upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
@@ -454,20 +454,23 @@ for name, take, whole, part in (
 #
 # <details><summary>1. How many registers does float32[16, 4, 100] take? And float32[64, 100]?</summary>
 # The first takes 16, because each of its 16 slices starts a new register and fills half of the rows. The second takes 8
-# for the same elements, because its leading axis is flattened into the rows.</details>
+# for the same elements, because the leading axis is flattened into the rows.</details>
 #
 # <details><summary>2. Which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of integers, x ** 2?</summary>
 # tanh is, and so is x ** 2, which is one multiplication. n % 8 is not, but n & 7 gives the same result and is. x / y is
 # on a v6e, but not on a v5e.</details>
 #
-# <details><summary>3. You need the largest of 16 values for each of 100,000 points. Which shape should the array have?</summary>
+# <details><summary>3. You need the largest of 16 values for each of 100,000 points. Which shape should the array
+# have?</summary>
 # It should be (16, 100000), or have 128 points in the last axis and the 16 values in front. With (100000, 16) only an
 # eighth of each register is used, and the maximum runs along the lanes.</details>
 #
-# <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. How much VMEM do they take, and how much would (1, 4096) take?</summary>
+# <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. How much VMEM do they take, and how
+# much would (1, 4096) take?</summary>
 # They take 2 MiB, because each row is padded to 128 lanes. A row of shape (1, 4096) takes 16 KiB.</details>
 #
-# <details><summary>5. A colleague computes gelu in bfloat16 on a v5e, "because it is half the data". What do you say?</summary>
+# <details><summary>5. A colleague computes gelu in bfloat16 on a v5e, "because it is half the data". What do
+# you say?</summary>
 # It halves the loads and stores, but adds arithmetic, because each operation widens and packs. Cast to float32 once,
 # after the load. Before you give this advice for another function, price it: a bfloat16 division is cheaper than a
 # float32 one.</details>
@@ -601,8 +604,8 @@ for name, made in {
     print(f"{name:17} {units.count('load')} loads, {units.count('store')} stores")
 
 # %% [markdown]
-# It needs no loads, only the stores, so constants take no memory and need no input. (On a TPU, an iota has an integer
-# dtype, so cast it if you need floats.)
+# The kernel needs no loads, only the stores, so constants take no memory and need no input. (On a TPU, an iota has an
+# integer dtype, so cast it if you need floats.)
 #
 # ### Random numbers
 #
@@ -650,7 +653,7 @@ print("in the kernel as outside:", bool((drawn == outside).all()))
 # kernel wants the last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result
 # after it.
 #
-# The first line below is a kernel on f32[524288, 64], and the second one is the same kernel on the same elements as
+# The first line below is a kernel on f32[524288, 64], and the second the same kernel on the same elements as
 # f32[262144, 128]. In the third line the array is f32[524288, 64] again, but one matmul produces it and another takes
 # the result: `doubled(a @ b) @ c`. **Predict:** how many times as many bytes does the first line move as the second,
 # and which copies does the third line need?
@@ -689,7 +692,7 @@ for name, call, args in (
 # ### Where spilled registers go
 #
 # A core has 64 vector registers. What does not fit is spilled to VMEM and counts against its limit, as the next cell
-# shows for a softmax in one block, wider and wider.
+# shows for a softmax in one block of growing width.
 
 
 # %%

@@ -208,7 +208,7 @@ checks.check("06.4", energy)
 # Write `both_sums(x)` with one kernel that takes x in one block. It returns two vectors: the sum of each row, f32[M],
 # and the sum of each column, f32[N]. There are two budgets:
 #
-# - The HBM traffic may be x once and the two vectors without padding, so a column f32[M, 1] is too much.
+# - The kernel may move x once and the two vectors without padding, so a column f32[M, 1] is too much.
 # - The core may take at most 500 cycles for x[256, 1024], not counting waits for copies.
 
 # %% answer="06.5"
@@ -244,10 +244,10 @@ checks.check("06.5", both_sums)
 #
 # `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`, where a and x are f32[M, N], and p and s are f32[1, N]. In
 # use, a lies between 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. Each of the three
-# parts may be as inaccurate as a bfloat16, which together allows an error of 1.2 % of a typical result.
+# parts needs only the accuracy of a bfloat16, so together the error may be 1.2 % of a typical result.
 #
 # Write `ripple_kernel`, which returns the same within that error and for a[32, 512] takes at most **an eighth** of the
-# cycles of the core, not counting waits for copies.
+# cycles of `slow_ripple`, not counting waits for copies.
 
 
 # %% given="06.6"
@@ -406,9 +406,10 @@ checks.check("06.8", normed_heads)
 # *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
 #
 # s is int32 and holds seconds since midnight, from 0 to 86,399. Write `minutes(s)`, which returns the minutes that a
-# clock shows then, `s // 60 % 60`. The **score** is the cycles, predicted (compiler), for s[256, 512], including
-# copies: the fewer, the better. **Par is 3,300**, and a score at par or below passes. With divisions as written, in one
-# block, it takes nearly 6,000 cycles. The rows of s are a multiple of 64, and its columns of 128.
+# clock shows at that time, `s // 60 % 60`. The **score** is the cycles, predicted (compiler), for s[256, 512],
+# including copies: the fewer, the better. **Par is 3,300**, and a score at par or below passes. With divisions as
+# written, in one block, a kernel takes nearly 6,000 cycles. The number of rows of s is a multiple of 64, and that of
+# columns a multiple of 128.
 
 # %% answer="06.9"
 minutes = None
