@@ -302,7 +302,7 @@ for name, fn, count, row in (
 # ## Sums, axis by axis
 #
 # An array of (16, 8, 128) fills 16 registers. Sum it over its first, its second and its last axis: each time some
-# 16,000 elements are added. **Predict** the order of the three prices, and roughly the factors between them.
+# 16,000 elements are added. **Predict** the order of the three prices, and rough factors.
 
 
 # %% tags=["predict"]
@@ -380,9 +380,9 @@ for name, (fn, shape) in MOVES.items():
 
 # %% [markdown]
 # None is refused. Going from (64, 256) to (128, 128) does move elements between sublanes, with two VPU operations for
-# each register. They fit beside the stores, so this move is free as well, but the opposite one is not. Going from (64,
-# 128) to (64, 2, 64) moves half of all elements to other lanes and turns 8 registers into 64, because each slice of 2 x
-# 64 starts a new one. Turning one row into a column costs nearly as much as transposing 128 x 128 elements, because the
+# each register. They fit beside the stores, so this move is free as well, but its opposite is not. Going from (64, 128)
+# to (64, 2, 64) moves half of all elements to other lanes and turns 8 registers into 64, because each slice of 2 x 64
+# starts a new one. Turning one row into a column costs nearly as much as transposing 128 x 128 elements, because the
 # column, too, takes 16 registers.
 #
 # ## Where a slice begins
