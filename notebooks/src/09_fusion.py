@@ -1,15 +1,16 @@
 # %% [markdown]
 # # Lesson 9: Fusion
 #
-# *60 minutes, then 76 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lessons 3 to 5, and lesson 7's product in blocks. A TPU adds one thing: under "Further" the layer of the opening is timed on it.*
+# *60 minutes, then 76 for the exercises. The "Further" part is optional and not counted in these times. You need
+# lessons 3 to 5, and lesson 7 for the tiled matmul. You do not need a TPU; with one, you can time the layer of the
+# opening under "Further".*
 #
-# A layer of a network is a product, a bias, and a ReLU. As three operations, the first two write to HBM what they have made,
-# and the next one reads it from there. The kernel below does all three while a block of the product is still in VMEM. To save
-# those trips is the best known reason to write a kernel.
+# A layer of a network is a matmul, a bias and a ReLU. If they run as three operations, the first two write their
+# results to HBM, and the next one reads them back. The kernel below does all three while a block of the result is still
+# in VMEM, and saving these round trips is the best-known reason to write a kernel.
 #
-# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the one line of JAX,
-# under `jax.jit`? And how many times fewer bytes does it move?
+# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the single line of
+# JAX under `jax.jit`, and how many times fewer bytes does it move?
 
 # %%
 # FIRST CELL
@@ -41,7 +42,7 @@ def layer(x, w, b):
 
 
 def fused(x, w, b, activation=jax.nn.relu, bm=512, bn=512):
-    """activation(x @ w + b): whole rows of x meet whole columns of w."""
+    """Return activation(x @ w + b); blocks are whole rows of x, whole columns of w."""
 
     def kernel(x_ref, w_ref, b_ref, o_ref):
         z = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
@@ -89,42 +90,42 @@ print("                            us      bytes moved      (a v5e, predicted (c
 for name, fn, args in [
     ("JAX, layer", layer, sizes),
     ("kernel, layer", fused, sizes),
-    ("JAX, product alone", product, sizes[:2]),
+    ("JAX, matmul alone", product, sizes[:2]),
 ]:
     report = compiler.compile_tpu(fn, *args)
     print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
 
 # %% [markdown]
-# The kernel is a little slower, and it saves no byte that we can see. (Its bytes are exact: each row of blocks reads all of w.
-# XLA's figure counts each array once, which is the least it can be.) And look at the third row: **without bias and ReLU the
-# line of JAX takes as long as with them.** They were free before we began.
+# The kernel is a little slower, and it does not save any bytes that we can see. (Its figure is exact: each row of
+# blocks reads all of w. XLA's figure is a lower bound, because for a matmul the report counts each array once.) Now
+# look at the third row: **without bias and ReLU, the line of JAX takes practically as long as with them.** Under `jit`,
+# the bias and the ReLU already cost nothing.
 #
-# What is wrong with the story of the three operations? Write down a guess.
+# So what is wrong with the story of the three operations? Write down a guess.
 #
 # After this lesson you can
 # - see in XLA's own program what it has fused,
-# - name what it does not fuse, and count the bytes that this costs,
-# - put what stands before or behind a product into the kernel, in the place where it costs least,
-# - compare a kernel with XLA so that the comparison stands,
-# - decide by two rooflines that a kernel is not worth writing.
+# - name what XLA does not fuse, and count the bytes that this costs,
+# - move the work before or after a matmul into its kernel, where it costs least,
+# - compare a kernel with XLA fairly,
+# - decide from two rooflines that a kernel is not worth writing.
 #
 # ## XLA's own program
 #
-# `compiler.program` shows what the TPU's compiler makes of a function under `jax.jit`. It has a line for each operation of the
-# program: the bytes that it moves through HBM, its kind, and what is inside it.
+# `compiler.program` shows the program that the TPU's compiler makes from a function under `jax.jit`. Each line is one
+# operation, with the bytes that it moves through HBM, its kind, and the operations that it contains.
 
 # %%
 print(compiler.program(layer, *sizes))
 
 # %% [markdown]
-# `copy-start` begins to bring x into VMEM. The `fusion` is the layer, all of it: the product, which XLA calls a convolution,
-# the addition and the maximum. (`convert` changes a dtype. XLA may read an array of a product more often than once. We do not
-# count that: for products the figure is a lower bound.)
+# `copy-start` begins to copy x into VMEM, and the `fusion` is the whole layer: the matmul, which XLA calls a
+# convolution, the addition and the maximum. (`convert` changes a dtype.)
 #
-# **Take the cause away.** If fusion is why the layer costs no more than its product, then without fusion it must cost more.
-# `jax.lax.optimization_barrier` is a wall: XLA moves nothing across it. Here is a layer whose product z has 256 MiB.
-# **Guess:** how many times do 256 MiB pass, as one and in pieces? Then look at the picture for one thing: the arrows of z's
-# size.
+# If fusion is the reason why the layer costs no more than its matmul, then the layer must cost more without it. To test
+# this, use `jax.lax.optimization_barrier`, across which XLA moves nothing. The layer below is larger: its matmul result
+# z takes 256 MiB. **Guess** how often 256 MiB pass through HBM if XLA compiles the layer as one function, and how often
+# if barriers split it into pieces. Then count the arrows in the picture that are as large as z.
 
 
 # %% tags=["predict"]
@@ -150,8 +151,8 @@ viz.traffic(
 )
 
 # %% [markdown]
-# Five arrows and one. (The times are those of the bytes alone; the products are not in them.) That is what we drew. Is it what
-# XLA does?
+# The pieces have five such arrows, and the fused layer has one. (The picture's times are those of the bytes alone.) But
+# this is only what we drew. Does XLA's program agree with it?
 
 # %%
 print("as one:")
@@ -160,20 +161,22 @@ print("in pieces:")
 print(compiler.program(in_pieces, *large))
 
 # %% [markdown]
-# Five times and once. And see what follows from the first list: z is too large for VMEM, which has 128 MiB, and it does not
-# pass HBM. So it is never whole anywhere. XLA finishes the layer block by block, as our kernel does.
+# It does: 256 MiB pass five times in pieces, and once in the fused layer. The first list also shows that the whole of z
+# never exists, because z is too large for VMEM, which has 128 MiB, and yet does not pass through HBM. XLA finishes the
+# layer block by block, as our kernel does.
 #
-# The story of the three operations is true, then, of three operations. Who runs them like that? Whoever leaves `jax.jit` out.
+# So the story is true of three operations that run separately, as they do if `jax.jit` is missing.
 #
-# > **eager**: without `jax.jit` JAX compiles and starts each of its functions by itself. Some (`jax.nn.silu`) are several
-# > operations under a `jit` of their own. XLA never sees two of those functions together.
+# > **eager**: without `jax.jit`, JAX compiles and runs each of its functions separately, so XLA never sees two of them
+# > together. Some functions, such as `jax.nn.silu`, consist of several operations under a `jit` of their own.
 #
-# A kernel that beats eager JAX has beaten a missing `jit`.
+# A kernel that beats eager JAX may have beaten no more than a missing `jit`.
 #
 # ## What XLA does not fuse
 #
-# Now the softmax of rows, and RMSNorm: each row over its root mean square, times a weight. Done in one go, both read the array
-# once and write it once: two passes. **Predict** how many passes XLA's programs make. The array has 134,217,728 bytes.
+# Now take two functions that reduce along rows: the softmax, and RMSNorm, which divides each row by its root mean
+# square and multiplies it by a weight. A program that did everything at once would make two passes: it would read the
+# array once and write it once. The array has 134,217,728 bytes. **Predict** how many passes XLA's programs make.
 
 
 # %% tags=["predict"]
@@ -193,9 +196,10 @@ print("RMSNorm:")
 print(compiler.program(rms_norm, rows, weight))
 
 # %% [markdown]
-# Four passes and three. The maximum of a row is known when all of the row has been read. Only then can the sum of the
-# exponentials begin, and only after the sum the result. Each of these stages is an operation of XLA's program, and reads x
-# from HBM anew. In the picture count the arrows of x.
+# XLA's softmax makes four passes, and its RMSNorm makes three. The maximum of a row is known only after the whole row
+# has been read. The sum of the exponentials has to wait for the maximum, and the result has to wait for the sum. Each
+# of these stages is an operation of XLA's program, and each reads x from HBM again. In the picture, count the arrows of
+# x.
 
 # %%
 size = cost.stored_bytes(rows)
@@ -211,8 +215,8 @@ viz.traffic(
 )
 
 # %% [markdown]
-# Is it the waiting? Take the cause away: hand RMSNorm its mean as an argument, so that no row has to be finished before it is
-# used.
+# Does the waiting cause the extra passes? If it does, a pass should disappear when nothing has to wait. So we give
+# RMSNorm its mean as an argument, and no row has to be reduced before it is used.
 
 
 # %%
@@ -223,12 +227,13 @@ def given_the_mean(x, mean, weight):
 print(compiler.program(given_the_mean, rows, f32(8192, 1), weight))
 
 # %% [markdown]
-# Two passes and a bit, which is the mean. So it is the waiting:
+# Two passes remain, plus the few bytes of the mean, so the waiting is indeed the cause:
 #
-# > **In XLA's program, what waits for a reduction of an array reads the array again:** from HBM, where it is too large to stay
-# > in VMEM. A kernel that holds whole rows reads them once.
+# > **In XLA's program, each operation that waits for a reduction of an array reads the array again,** from HBM if the
+# > array is too large to stay in VMEM. A kernel that holds whole rows reads them once.
 #
-# (How large is too large stands under *Further*.) Here is the kernel. A block is a few whole rows; their means need no others.
+# ("How large is too large?", under *Further*, looks for the limit.) Below is RMSNorm as a kernel. Each block consists
+# of a few whole rows, so it contains everything that their means need.
 
 
 # %%
@@ -262,49 +267,51 @@ for name, fn in [("XLA", rms_norm), ("kernel", rms_norm_kernel)]:
     print(f"RMSNorm, {name:12} {passes:8.2f} {report.hbm_bytes:16,} {times}")
 
 # %% [markdown]
-# A third of the bytes is saved, and a third of the time. This fusion pays, since bytes are all that a norm waits for: the last
-# two columns agree. In the opening the products took the time.
+# The kernel saves a third of the bytes and a third of the time. This fusion pays because a norm waits only for its
+# bytes, so the last two columns agree. In the opening, the matmul took the time.
 #
-# > **A fusion saves bytes. It saves time where bytes are the roof**, and where XLA has not saved them already.
+# > **A fusion saves bytes. It saves time only if HBM binds**, and only if XLA has not already saved the same bytes.
 #
 # ## A kernel is a wall
 #
-# XLA cannot look into a kernel. What stands in front of it and behind it is not fused with it. Here the product alone is a
-# kernel, and bias and ReLU are left to XLA.
+# XLA cannot look into a kernel, so it cannot fuse the operations before and after the kernel with it. Below, only the
+# matmul is a kernel, and the bias and the ReLU, its epilogue, are left to XLA.
 #
-# > **epilogue**: what is done to a block of the result before it is written.
+# > **epilogue**: the operations that are applied to a block of the result before it is written.
 #
-# Write down how many bytes more it costs to leave the epilogue behind the kernel.
+# **Predict** how many more bytes move if the epilogue runs after the kernel.
 
 
 # %% tags=["predict"]
 def product_then_layer(x, w, b):
-    z = fused(x, w, jnp.zeros_like(b), activation=lambda z: z)  # a product, no more
+    z = fused(x, w, jnp.zeros_like(b), activation=lambda z: z)  # only the matmul
     return jax.nn.relu(z + b)
 
 
 print("the epilogue in the kernel:")
 print(compiler.program(fused, *large))
-print("the epilogue behind the kernel:")
+print("the epilogue after the kernel:")
 print(compiler.program(product_then_layer, *large))
 
 # %% [markdown]
-# The kernel moves the same both times. The difference is z, out and back. **Who writes the product as a kernel has to write
-# its neighbours too.**
+# The kernel moves the same bytes both times. The difference is z, which is written and read back. **If you write a
+# matmul as a kernel, you have to write the operations around it too.**
 #
-# **Where does the epilogue stand?** In `fused` each block of the result is finished in one step. With K in the grid, as in
-# lesson 7, it is finished in its last step along K, and a ReLU has to wait for that: of two partial sums, -3 and 5, it makes
-# 0 and 5, and of the whole sum 2. The bias, too, comes once. Its block has to be legal: `b` as (1, N), in blocks of (1, bn) at
-# (0, j).
+# **Where does the epilogue go?** In `fused`, each block of the result is finished in one step. If K is an axis of the
+# grid, as in lesson 7, a block is finished in its last step along K, and the ReLU has to wait for that step. Take two
+# partial products, -3 and 5: applied to each of them, the ReLU gives 0 and 5, which add up to 5, but applied to their
+# sum it gives 2. The bias, too, must be added only once. Its block has to be legal, so pass `b` as (1, N), in blocks of
+# (1, bn) at (0, j).
 #
-# ### A prologue: weights in bytes
+# ### A prologue: int8 weights
 #
-# > **prologue of a product**: what is done to a block of an operand before it is multiplied, such as making int8 weights
-# > wide.
+# > **prologue of a matmul**: the operations that are applied to a block of an operand before it is multiplied, such as
+# > converting int8 weights to bfloat16.
 #
-# A layer that serves one user has few rows, and its time is that of its weights (lesson 3). In int8, with one float for each
-# column, they have half of bfloat16's bytes. But the product wants them wide. If XLA made them wide in an operation of its
-# own, the wide weights would go out to HBM and come in again. **Guess:** does it?
+# A layer that serves one user has few rows, so it takes as long as reading its weights (lesson 3). Stored as int8, with
+# one float32 scale for each column, the weights have half the bytes of bfloat16. But the matmul needs them in bfloat16.
+# If XLA widened them in a separate operation, the wide weights would go out to HBM and come in again. **Guess** whether
+# XLA does that.
 
 
 # %% tags=["predict"]
@@ -323,29 +330,31 @@ print(
 )
 
 # %% [markdown]
-# Half the bytes, and no wide weights in HBM: the dtype paid, and no kernel was needed. (You write one in 09.2, where you
-# choose yourself where weights become wide.) The scale stands *behind* the product, since one number belongs to a whole
-# column of it. In front of it, `q * scale` would have to be rounded to bfloat16.
+# It does not: half the bytes move, and no wide weights go to HBM, so the smaller dtype pays off without a kernel. (In
+# 09.2 you write one, and decide yourself where the weights are widened.) The scale is applied *after* the matmul,
+# because a whole column of the result shares one factor. Before the matmul, `q * scale` would have to be rounded to
+# bfloat16.
 #
 # ## An honest comparison
 #
-# Four rules, before anything is timed.
+# Before you time anything, check that the comparison follows four rules.
 #
-# 1. **The same work.** Same dtype in and out, same precision. A float32 product is one bfloat16 pass on a TPU unless more is
-#    asked (lesson 7): a kernel that asks for more looks slow.
-# 2. **Under `jit`**, and with its neighbours, since XLA fuses across them.
-# 3. **Bytes first.** They are exact for kernels and elementwise code.
-# 4. **Against the roof, not only against XLA.** If XLA is far from it, a kernel may be ahead of XLA and still be slow.
+# 1. **Compare the same work.** Use the same dtypes in and out, and the same precision. On a TPU, a float32 matmul is
+#    one bfloat16 pass unless you ask for more (lesson 7), so a kernel that asks for more looks slow.
+# 2. **Compare under `jit`**, together with the operations around the kernel, because XLA fuses across them.
+# 3. **Compare bytes first.** They are exact for kernels and for elementwise code.
+# 4. **Compare with the roof, and not only with XLA.** If XLA is far from the roof, a kernel may beat XLA and still be
+#    slow.
 #
-# Once there is a chip, a clock decides.
+# Once you have a chip, a clock decides. You need two terms to read it correctly.
 #
-# > **warm-up**: calls before the clock starts. The first call of a jitted function traces and compiles; that is not what is
-# > timed.
+# > **warm-up**: calls made before the clock starts. The first call of a jitted function traces and compiles it, and the
+# > timing should not include that.
 # >
-# > **dispatch**: what the host does to start a program on the device, some 0.1 ms a call. The call returns at once, and the
-# > device works on by itself; `y.block_until_ready()` waits until y is there.
+# > **dispatch**: the host's work to start a program on the device, which takes about 0.1 ms per call. The call returns
+# > at once while the device works; `y.block_until_ready()` waits until y is there.
 #
-# Here is how a guide timed its layer and its kernel, in short:
+# A published guide timed its layer and its kernel as follows (shortened):
 #
 # ```python
 # layer(x, w).block_until_ready()          # warm-up
@@ -355,15 +364,15 @@ print(
 # seconds = (time.perf_counter() - start) / 100
 # ```
 #
-# Three things in it are right: a warm-up that is waited for, many runs, a wait. But it waits for each call. In the picture
-# look at the device's row: where does it stand still?
+# It does three things right: it waits for its warm-up call, makes many runs, and waits for results. But it waits for
+# every single call. In the picture, find where the device is idle.
 
 # %%
 dispatch = roofline.DISPATCH_S
 
 
 def timeline(axes, title, seconds, wait_each, calls=4):
-    """Host and device, in units of one call of the device: who is busy when."""
+    """Draw when host and device are busy, in units of one call on the device."""
     send, host, device = dispatch / seconds, 0.0, 0.0
     for call in range(calls):
         axes.barh(1, send, left=host, color="C1", edgecolor="white")
@@ -381,16 +390,17 @@ def timeline(axes, title, seconds, wait_each, calls=4):
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, axes = plt.subplots(2)
 timeline(axes[0], "a wait for each call", 2 * dispatch, wait_each=True)
-timeline(axes[1], "one wait behind all calls", 2 * dispatch, wait_each=False)
+timeline(axes[1], "one wait after all calls", 2 * dispatch, wait_each=False)
 viz.plot_picture(
     fig,
-    "With a wait for each call the device stands still while the host sends the next one. "
-    "With one wait behind all calls it works without a gap.",
+    "With a wait for each call, the device is idle while the host dispatches the next one. "
+    "With one wait after all calls, it works without a gap.",
 )
 
 # %% [markdown]
-# With one wait the host sends the next call while the device works on this one, and only the first dispatch is seen.
-# **Guess:** a norm of 2.6 us, a hundred calls, one wait. What does the clock show for one of them? Predicted (model):
+# With one wait, the host dispatches the next call while the device runs this one, so only the first dispatch shows.
+# **Guess:** if a norm takes 2.6 us on the device and runs a hundred times with one wait, which time per call does the
+# clock show? (The answer is predicted (model).)
 
 # %% tags=["predict"]
 print(f"a dispatch, fitted on published times: {dispatch * 1e6:.0f} us")
@@ -401,11 +411,12 @@ for mib in (128, 1):
     print(f"with a wait each {each * 1e6:6.1f}, with one wait {together * 1e6:6.1f}")
 
 # %% [markdown]
-# The large norm is timed rightly by one wait for all. The small one never is from the host: the device waits for the host, and
-# the clock shows the dispatch. A profile of the device tells its time; `bench.measure`, under *Further*, takes one.
+# With one wait for all calls, the large norm is timed correctly. The small one can never be timed from the host,
+# because the device waits for the host and the clock shows the dispatch. A profile recorded on the device shows the
+# right time; `bench.measure`, under *Further*, takes one.
 #
-# What is forgotten most often is the wait as such. Then the time is that of a dispatch, and the speed is a miracle. Lesson 3
-# gave the cure: hold the roofline beside the clock.
+# The most common mistake is to forget the wait altogether. Then the clock shows the time of a dispatch, and the speed
+# looks like a miracle. Lesson 3 gave the remedy: compare every measured time with the roofline.
 
 # %%
 least = bench.bound(layer, *large)
@@ -415,14 +426,16 @@ except bench.Impossible as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# (And do not time with an input of ones: a kernel that reads the wrong columns passes. "Ones", under *Further*, shows one.)
+# (Also, do not use an input of ones, because then even a kernel that reads the wrong columns looks right, as "Ones"
+# shows under *Further*.)
 #
 # ## When not to write a kernel
 #
-# Two rooflines decide it: what the chip must do, and what XLA's program does. Their gap is all that a kernel can win in bytes.
-# For four functions: the products at the MXU's peak, the bytes that must move, and XLA's bytes. **Guess first:** the opening's
-# layer, the large norm, int8 weights for 16 rows, a norm of 64 x 512. Which of the four deserve a kernel? In the picture look
-# for gaps, and for the side of the dashed line on which they are.
+# Two rooflines decide this: one for the work that the chip must do, and one for XLA's program. The gap between them is
+# all that a kernel can win by moving fewer bytes. For four functions, the next cell prints the time of the matmuls at
+# the MXU's peak, the time of the bytes that must move, and the time of XLA's bytes. **Guess first** which of the four
+# deserve a kernel: the layer of the opening, the large norm, the int8 weights with 16 rows, or a norm of 64 x 512. In
+# the picture, look for gaps, and for the side of the dashed line on which they are.
 
 
 # %% tags=["predict"]
@@ -439,7 +452,7 @@ def decide(name, fn, *args):
 
 
 fig, axes = plt.subplots()
-print("us                      products must move XLA moves  XLA / must")
+print("us                      matmuls must move XLA moves  XLA / must")
 decide("the opening's layer", layer, *sizes)
 decide("RMSNorm, 8192 x 4096", rms_norm, rows, weight)
 decide(
@@ -453,28 +466,30 @@ decide("RMSNorm, 64 x 512", rms_norm, f32(64, 512), f32(512))
 axes.axvline(dispatch * 1e6, color="gray", linestyle="--", label="a dispatch")
 axes.set_xscale("log")
 axes.set_xticks([1, 10, 100, 1000], labels=[1, 10, 100, 1000])
-axes.set(xlabel="us, predicted (model): dot, what must be; diamond, XLA's program")
+axes.set(xlabel="us, predicted (model): dot, what it must take; diamond, XLA's program")
 axes.margins(y=0.2)
 axes.invert_yaxis()
 axes.legend()
 viz.plot_picture(
     fig,
-    "Two of four have a gap between what must be and XLA's program: the large norm, at 327 "
-    "and 491 us, and the small one, at 0.3 and 0.5 us, far left of a dispatch.",
+    "Two of the four have a gap between what they must take and XLA's program: the large "
+    "norm, at 327 and 491 us, and the small one, at 0.3 and 0.5 us, far left of a dispatch.",
 )
 
 # %% [markdown]
-# - **The opening:** products are the roof, 87.2 us, and XLA's whole layer takes 92.1. No kernel can win more than that.
-# - **The large norm:** a gap of 1.5, all of it bytes. Worth a kernel, for a large argument.
-# - **int8 weights:** no gap. The bytes must come, and XLA brings each once.
-# - **The small norm:** as wide a gap, and it is a quarter of a microsecond. A dispatch takes hundreds of times as long: put it
-#   into one jit with its neighbours and forget it.
+# - **The opening:** The matmul binds and needs 87.2 us, while XLA's whole layer takes 92.1 us. A kernel can win no more
+#   than the difference.
+# - **The large norm:** XLA takes 1.5 times as long as it must, and all of the gap is bytes. This norm deserves a kernel
+#   if its argument is large.
+# - **int8 weights:** There is no gap, because XLA reads each byte only once.
+# - **The small norm:** The ratio is the same, but the gap is a fraction of a microsecond, and a dispatch takes hundreds
+#   of times as long. Put the norm into one `jit` with the operations around it.
 #
 # ## The 35 ms mystery
 #
-# Now the guide that lesson 3 cited: "Define a Custom TPU/GPU Kernel", keras.io, December 2025. Its kernel fuses a product of
-# 8192 x 8192, float32, with a ReLU, and it says of this size that it is memory-bound. Its own figures, measured by its author:
-# 7.811 ms for the layer, **35.039 ms for the kernel**. First the layer: its program, and its roof.
+# Lesson 3 cited the guide "Define a Custom TPU/GPU Kernel" (keras.io, December 2025). Its kernel fuses a float32 matmul
+# of 8192 x 8192 with a ReLU, and the guide calls this size memory-bound. Its author measured 7.811 ms for the layer and
+# **35.039 ms for the kernel**. First look at the layer's program and at its roof.
 
 # %%
 wide = f32(8192, 8192)
@@ -484,44 +499,46 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # %% [markdown]
 # | the guide's reason for its kernel | what you can say now |
 # |---|---|
-# | the ReLU is computed while the data is in VMEM, which saves round trips | true of the kernel, and of XLA's layer under `jit`: one fusion. The guide's layer ran eagerly, so there the round trip was real. |
-# | Pallas spreads the tiles over the hardware's cores | a v5e has one TensorCore, and its grid is a loop (lesson 4). |
-# | drop-in inference speed | 35.039 ms in place of 7.811. |
+# | The ReLU is computed while the data is in VMEM, which saves round trips. | This is true of the kernel, and also of XLA's layer under `jit`, which is one fusion. The guide's layer ran eagerly, so its round trip was real. |
+# | Pallas spreads the tiles over the hardware's cores. | A v5e has one TensorCore, and its grid is a loop (lesson 4). |
+# | It is drop-in inference speed. | It takes 35.039 ms instead of 7.811 ms. |
 #
-# And it is not memory-bound: products are the roof, with less than six milliseconds. **Where do the other thirty come from?**
-# You have all you need: the kernel makes a block of 128 x 128 from 128 whole rows and 128 whole columns, and lesson 4 has the
-# rule of what is copied. Exercise 09.3 asks for the bytes, 09.4 for a kernel that takes 8 ms at most. "The 35 ms, explained",
-# under *Further*, has the rest of the answer: read it after 09.3.
+# This size is not memory-bound: the matmul binds, and takes less than six milliseconds. **Where do the other thirty
+# come from?** You can find out: the kernel makes each block of 128 x 128 from 128 whole rows and 128 whole columns, and
+# lesson 4 has the rule that says what is copied. Exercise 09.3 asks for the bytes, and 09.4 for a kernel that takes at
+# most 8 ms. "The 35 ms, explained", under *Further*, has the rest of the answer, so read it after 09.3.
 #
-# And the opening's guess? The fused kernel gained nothing: XLA had fused already, and products were the roof, so that bytes
-# did not matter. Of the norm neither was true, and a third of the time was to be had.
+# In the opening, the fused kernel gained nothing for two reasons: XLA had already fused the layer, and the matmul
+# binds, so bytes did not matter. For the norm, neither was true, and a kernel saved a third of the time.
 #
 # ## Five questions
 #
-# Answer each before you open it.
+# Answer each question before you open it.
 #
-# <details><summary>1. A kernel of a 256 MiB layer is two and a half times as fast as `jax.nn.relu(x @ w + b)`, typed at the prompt. Which
-# of the two did you measure badly, and what is left of the gain?</summary>
-# The line, which was not jitted: z passed five times. Under `jit` it passes once, as in the kernel, and nothing is
-# left.</details>
+# <details><summary>1. A kernel runs a layer of 256 MiB two and a half times as fast as <code>jax.nn.relu(x @ w +
+# b)</code>, typed at the prompt. Which of the two did you measure badly, and how much of the gain remains?</summary>
+# The line of JAX, because it was not jitted and 256 MiB passed through HBM five times. Under <code>jit</code> they pass
+# once, as in the kernel, so nothing remains of the gain.</details>
 #
-# <details><summary>2. You replace the product in the middle of a model by a kernel that is 2 % faster. The model is 20 % slower.
-# Why?</summary>
-# The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
+# <details><summary>2. You replace the matmul in the middle of a model by a kernel that is 2 % faster, and the model
+# becomes 20 % slower. Why?</summary>
+# XLA cannot fuse anything with the kernel. What it had fused with the matmul is now an operation of its own, which
+# reads and writes HBM.</details>
 #
-# <details><summary>3. A LayerNorm of 1 GiB, an argument, with the mean and the mean of the squares added up side by side. How many GiB does XLA's
-# program move, and how many a kernel with whole rows?</summary>
-# 3: neither of the two waits for the other, so one reading serves both; a second for the result, and the result. The kernel
-# moves 2.</details>
+# <details><summary>3. A LayerNorm computes the mean and the mean of the squares side by side. Its argument has 1 GiB.
+# How many GiB does XLA's program move, and how many does a kernel with whole rows?</summary>
+# XLA's program moves 3 GiB. Neither mean waits for the other, so one pass serves both; a second pass reads the argument
+# for the result, and the third writes the result. The kernel reads the argument only once, so it moves 2 GiB.</details>
 #
-# <details><summary>4. Which of these may a kernel with K in the grid do to every partial sum: times 2, plus b, the largest of it and
-# 0?</summary>
-# Times 2 alone: 2 a + 2 b is 2 (a + b). The bias would come once for each step, and a ReLU of parts is not the ReLU of their
-# sum.</details>
+# <details><summary>4. K is an axis of the grid. Which of these may a kernel do to every partial product: multiply it by
+# 2, add b, take the larger of it and 0?</summary>
+# It may only multiply by 2, because 2 p + 2 q is 2 (p + q). The bias would be added once for each step, and the ReLU of
+# the parts is not the ReLU of their sum.</details>
 #
-# <details><summary>5. Somebody reports 0.1 ms for a product of 8192. Later 5.0 ms, waited for, in float32. Which one do you believe?</summary>
-# Neither. The first is a dispatch. The second is below what the MXU needs, 5.6 ms: not all of the work was
-# done.</details>
+# <details><summary>5. Somebody reports 0.1 ms for a matmul of 8192 and later, with a wait, 5.0 ms in float32. Which
+# time do you believe?</summary>
+# Neither. The first is the time of a dispatch. The second is less than the 5.6 ms that the MXU needs, so part of the
+# work was not done.</details>
 
 # %% [markdown]
 # ## Now you
@@ -534,31 +551,33 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 #
 # ### In XLA's own words
 #
-# > **HLO**: the language of XLA: lines, each of them an operation on whole arrays.
+# > **HLO**: the language of XLA, in which each line is an operation on whole arrays.
 # >
-# > **computation**: in HLO a list of operations with a name, as a function has one. The one marked `ENTRY` is the program.
+# > **computation**: in HLO, a list of operations with a name, much like a function. The one marked `ENTRY` is the
+# > program.
 # >
-# > **layout**: in HLO the order in which an array lies in memory, and in which memory: `S(1)` is VMEM.
+# > **layout**: in HLO, the order in which an array's elements lie in memory, and the memory that holds them, where
+# > `S(1)` is VMEM.
 #
-# A report holds XLA's program as XLA writes it. The next cell prints the lines of the opening's layer that compute something,
-# without their layouts. `kOutput` says that a fusion is built around a product.
+# A report also holds XLA's program as XLA writes it. The next cell prints the lines of the opening's layer that compute
+# something, without their layouts. `kOutput` says that a fusion is built around a matmul.
 
 # %%
 report = compiler.compile_tpu(layer, *sizes, simulate=False)
 for line in report.hlo.splitlines():
-    line = re.sub(r"\{[\d,]+:[^}]*\}", "", line.strip())  # the layouts
+    line = re.sub(r"\{[\d,]+:[^}]*\}", "", line.strip())  # drop the layouts
     line = re.sub(r", (metadata|backend_config|dim_labels)=.*| \(\w+\.\d+: .*", "", line)
     if re.search(r"^ENTRY|^%fused| convolution\(| add\(| maximum\(|=kOutput", line):
         print(line.replace(", kind", ",\n    kind"))
 
 # %% [markdown]
-# The last line is the whole layer: one `fusion`, which calls the computation at the top. In that stand the product, the
-# addition and the maximum. (The guide of the 35 ms cites a paper on XLA's fusion, arXiv 2301.13062. It studies one program on
-# a GPU.)
+# The last line is the whole layer: one `fusion`, which calls the computation at the top. That computation holds the
+# matmul, the addition and the maximum. (The guide of the 35 ms cites a paper on XLA's fusion, arXiv 2301.13062, which
+# studies one program on a GPU.)
 #
 # ### Question 3
 #
-# For those who like to see it:
+# This is XLA's program for the LayerNorm of question 3:
 
 # %%
 print(compiler.program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096)))
@@ -566,8 +585,9 @@ print(compiler.program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096
 # %% [markdown]
 # ### How large is too large?
 #
-# Here is the softmax of a quarter of the large array, 32 MiB: first of an argument, then of scores that XLA made itself. Guess
-# the passes of the first. And of the second: does it move more than x, w and the result?
+# Below is the softmax of 32 MiB, a quarter of the large array. It is first computed from an argument, and then from
+# scores that XLA has made itself. Guess how many passes the first program makes, and whether the second moves more than
+# x, w and the result.
 
 
 # %% tags=["predict"]
@@ -591,14 +611,14 @@ print(
 )
 
 # %% [markdown]
-# Three passes for the argument, where the large one took four: `copy-start` brings x into VMEM while the first stage reads it,
-# and the later stages find it there. The scores move nothing. The last line is from XLA's own words, and its `S(1)` says that
-# the product is written to VMEM. So what XLA made itself may stay, if it is small enough; then a softmax costs no byte, and a
-# kernel has none to save.
+# With an argument, the softmax makes three passes, where that of the large array made four. `copy-start` brings x into
+# VMEM while the first stage reads it, and the later stages find it there. The scores move no bytes. The last line is
+# HLO, and its `S(1)` says that the matmul writes its result to VMEM. So an array that XLA makes itself may stay in VMEM
+# if it is small enough. Then the softmax moves no bytes besides its result, and a kernel has none to save.
 #
 # ### Where the kernel's three microseconds are
 #
-# In the opening the kernel took 3.1 us longer than XLA. A report says what its cycles were spent on.
+# In the opening, the kernel took 3.1 us longer than XLA. A report says what its cycles were spent on.
 
 # %%
 waits = [compiler.compile_tpu(fn, *sizes).time_split["DMA wait"] for fn in (layer, fused)]
@@ -606,11 +626,12 @@ more = (waits[1] - waits[0]) / chips.chip("v5e").clock_hz
 print(f"cycles waiting for copies: {waits}, a difference of {more * 1e6:.1f} us")
 
 # %% [markdown]
-# Nearly all of it is waiting. Nothing can be computed before the first blocks are there, and those of the kernel are 4 MiB.
+# Nearly all of the difference is waiting, because nothing can be computed before the first blocks arrive, and the
+# kernel's first blocks have 4 MiB.
 #
 # ### What an activation costs
 #
-# Guess what gelu and silu add to the kernel, in per cent, for a K of 1024 and for one of 128.
+# Guess how many percent gelu and silu add to the kernel's time, once for a K of 1024 and once for a K of 128.
 
 # %% tags=["predict"]
 print("          K = 1024   K = 128   (us, predicted (compiler))")
@@ -627,12 +648,12 @@ for name, activation in [
     print(f"{name:8} {times[0] * 1e6:9.1f} {times[1] * 1e6:9.1f}")
 
 # %% [markdown]
-# A hundredth where K is long, and nearly a tenth where it is short: the price is paid once for each number of the result, and
-# the product's once for each number along K.
+# They add a hundredth if K is long, and up to nearly a tenth if K is short. An activation costs the same for each
+# element of the result, however long K is, while the cost of the matmul grows with K.
 #
-# ### A norm in front of a product
+# ### A norm in front of a matmul
 #
-# XLA fuses a prologue, too. How many bytes of x pass?
+# XLA also fuses a prologue into its matmul. How often does x pass through HBM in this program?
 
 
 # %%
@@ -644,21 +665,21 @@ print(compiler.program(norm_then_product, rows, weight, bf16(4096, 512)))
 print(bench.bound(norm_then_product, rows, weight, bf16(4096, 512)))
 
 # %% [markdown]
-# One operation for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read by both, so
-# at least twice, and the normed x is never stored. 09.9 finds a way to read x once.
+# One operation computes the sums of squares, and then a fusion contains the rest of the norm *and* the matmul. Both
+# read x, which makes at least two passes, but the normed x is never stored. Exercise 09.9 finds a way to read x once.
 #
-# ### Arrays turned round, arrays copied
+# ### Relayouts and defensive copies
 #
-# There are two ways more to move bytes that nobody asked for. Both are common at a kernel; XLA does the first to itself as
-# well.
+# Bytes that nobody asked for move in two more ways. Both are common around a kernel, and XLA does the first to its own
+# operations as well.
 #
-# > **relayout**: a copy of an array in another order of its axes or another tiling, made because the next program wants it
-# > so.
+# > **relayout**: a copy of an array with another order of its axes or another tiling, made because the next program
+# > needs it so.
 # >
-# > **defensive copy**: a copy made because a program will overwrite an array that somebody may still need.
+# > **defensive copy**: a copy made because a program will overwrite an array that may still be needed.
 #
-# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the result
-# goes where x was. How many times the array's bytes does each move?
+# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the
+# result overwrites x. How many times the array's bytes does each of them move?
 
 
 # %%
@@ -694,7 +715,7 @@ print("narrow, by XLA:")
 print(compiler.program(lambda x: x + 1, f32(262144, 64)))
 print("narrow, by the kernel:")
 print(compiler.program(add_one, f32(262144, 64)))
-print("as many numbers in rows of 128, by the kernel:")
+print("the same elements in rows of 128, by the kernel:")
 print(compiler.program(add_one, f32(131072, 128)))
 
 # %%
@@ -706,20 +727,21 @@ print("in place, of a value kept:")
 print(compiler.program(made_and_kept, f32(32768, 1024)))
 
 # %% [markdown]
-# **Narrow:** XLA keeps a long argument of 64 columns on its side, so that no lane is empty. A kernel takes rows. So XLA turns
-# the array in front of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes
-# here, in float32. Store the same numbers in rows of 128 from the start, and the copies are gone.
+# **Narrow:** XLA stores a long argument of 64 columns in column-major order, so that no lane is empty. A kernel needs
+# rows, so XLA transposes the array before the kernel and transposes the result back, and between the two, each row of
+# 64 elements fills 128 lanes. In float32, that makes five times the bytes here. If you store the same elements in rows
+# of 128 from the start, the copies disappear.
 #
-# **In place:** an argument belongs to the caller, so XLA copies it first. A value made inside the function is copied only if
-# it must still be there after the kernel, as a result is. A reader that can run before is put before. To give an argument
-# away, say `jax.jit(f, donate_argnums=0)`.
+# **In place:** An argument belongs to the caller, so XLA copies it first. A value made inside the function is copied
+# only if it is still needed after the kernel, as a result is. Other operations that read it are moved before the kernel
+# if possible. To give an argument away, use `jax.jit(f, donate_argnums=0)`.
 #
-# So `compiler.program` of the *whole* function, with the kernel in it, is worth a look before anything is compared.
+# So look at `compiler.program` of the *whole* function, with the kernel in it, before you compare anything.
 #
 # ### Ones
 #
-# The run that is timed is often the only one whose result is looked at, and ones hide nearly everything. Here a kernel reads
-# the wrong columns of w. Who notices?
+# The timed run is often the only one whose result anybody looks at, and an input of ones hides nearly every mistake.
+# The kernel below reads the wrong columns of w. Which of the two inputs shows it?
 
 
 # %%
@@ -750,8 +772,8 @@ for name, make in [
 # %% [markdown]
 # ### What the simulator leaves out
 #
-# What is predicted (compiler) for XLA's products held up beside published times. For XLA's elementwise and row-wise code there
-# was no published time to check it with. The report says so:
+# The times that the simulator predicts for XLA's matmuls agree with published times. For XLA's elementwise and row-wise
+# code, no published time was available, and the report says so:
 
 # %%
 report = compiler.compile_tpu(rms_norm, rows, weight)
@@ -759,21 +781,22 @@ print(text.folded(next(note for note in report.notes if "XLA's own code" in note
 print(f"{report.seconds * 1e6:.0f} us, its bytes alone {report.hbm_seconds * 1e6:.0f} us")
 
 # %% [markdown]
-# So of this norm we may claim the bytes, 3 passes against 2, and not what the cycles of XLA's reductions may add to that.
+# So for this norm we can claim the bytes, 3 passes against 2, but not the cycles that XLA's reductions may add to them.
 #
-# The simulator leaves out four things: copies that share the bandwidth; the time between one program and the next; what XLA's
-# reductions really take; heat, and the host. **Guess for each: whom does that favour?**
+# The simulator leaves out four things: copies that share the bandwidth, the time between one program and the next, what
+# XLA's reductions really take, and the effects of heat and of the host. **Guess for each: whom does the omission
+# favor?**
 #
 # <details><summary>Then open this.</summary>
-# Whoever copies several arrays at a time. Whoever has more programs, which is mostly XLA. The kernel, if the simulator is too
-# hard on XLA's reductions. And the last two nobody in particular. It is unsure in four places, and not always in the kernel's
-# favour.</details>
+# The first favors whoever copies several arrays at a time, and the second whoever runs more programs, which is mostly
+# XLA. The third favors the kernel, if the simulator is too hard on XLA's reductions, and the last favors nobody in
+# particular. So a prediction is uncertain in four places, and not always in the kernel's favor.</details>
 #
 # ### The opening on a real chip
 #
-# `bench.measure` takes a profile or a loop on the device, and what else a timing needs: a warm-up, a copy of the arguments for
-# each call in turn so that no cache knows them, the median and the spread, and a refusal of what cannot be. Without a chip it
-# says so:
+# `bench.measure` takes a profile, or runs a loop on the device, and does what else a timing needs: it warms up,
+# alternates between copies of the arguments so that no cache helps, reports median and spread, and refuses impossible
+# times. Without a chip, it says so:
 
 # %% tags=["predict"]
 try:
@@ -782,7 +805,7 @@ except bench.NoAccelerator as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# With a TPU, fill in the left column. *Compiler* is predicted (compiler).
+# If you have a TPU, this cell fills the column *measured*; the column *compiler* is predicted (compiler).
 
 # %%
 full = [jax.random.normal(k, s.shape, s.dtype) for k, s in zip(keys, sizes, strict=True)]
@@ -803,7 +826,7 @@ for name, fn in [("JAX, layer", layer), ("kernel, layer", fused)]:
 # %% [markdown]
 # ### The 35 ms, explained
 #
-# Here is the guide's kernel; it called `pl.dot`, which is gone. What does today's compiler say of it?
+# Below is the guide's kernel, which called `pl.dot`, since removed. What does today's compiler say of the kernel?
 
 
 # %%
@@ -837,9 +860,9 @@ print(text.folded(f"the kernel: {refused.refusal}. {refused.error.what}"))
 print(f"TensorCores of a v5e: {chips.chip('v5e').cores}")
 
 # %% [markdown]
-# Its blocks need 16.12 MiB, as you counted in lesson 5. But in those days it ran (each block had one buffer then, its author
-# says), and took 35 ms. Give the kernel one buffer again, then two and the VMEM for them, and simulate a few steps of the same
-# K: all 4096 are alike.
+# Its blocks need 16.12 MiB, as you counted in lesson 5. When the guide was written, the kernel ran (its author says
+# that each block had one buffer then) and took 35 ms. So give it one buffer again, then two buffers and enough VMEM for
+# them. A few steps of the same K are enough to simulate, because all 4096 steps are alike.
 
 # %%
 for buffers in (1, 2):
@@ -851,15 +874,16 @@ for buffers in (1, 2):
     print(f"{buffers} of each block, {steps}")
 
 # %% [markdown]
-# With one buffer nothing overlaps: copy, product and copy home follow each other. The simulator, which knows nothing of the
-# guide's clock, comes within 3 % of it. With two buffers they overlap, and what is left is the time of the bytes (those of a,
-# which stays, are not among them): nearly C of 09.3. So two things made the 35 ms, b read again and again, and waiting for it.
+# With one buffer, nothing overlaps: a step copies its block in, then multiplies, then copies its result out. The
+# simulator knows nothing of the guide's measurement and still comes within 3 % of it. With two buffers, copies and
+# matmul overlap, and what remains is the time of the bytes (without those of a, whose block stays), which is nearly C
+# of 09.3. So the 35 ms have two causes: the kernel reads b again and again, and it waits for it each time.
 #
 # ### The guide's layers
 #
-# The guide compares two layers of Keras: one that multiplies and then takes the ReLU, one that calls the kernel. On a small
-# size both give the same. The guide writes its blocks by keyword, `index_map=` first, and its first kernel, an addition, is
-# called with int32: both work.
+# The guide compares two Keras layers: one multiplies and then applies the ReLU, and the other calls the kernel. At a
+# small size, both give the same result. The guide also passes the arguments of its blocks by keyword, `index_map=`
+# first, and calls its first kernel, an addition, with int32, and both work.
 
 # %%
 import keras
@@ -905,14 +929,14 @@ for verdict in judges.judge(add_vectors, jnp.add, *[jnp.arange(2048, dtype=jnp.i
 # %% [markdown]
 # ### What else XLA does
 #
-# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them. The hidden array
-# would have 64 MiB.
+# One often reads that XLA never fuses one matmul with another. Below are two matmuls with a ReLU between them, whose
+# hidden array would have 64 MiB.
 
 # %%
 hidden = bf16(4096, 512), bf16(512, 8192), bf16(8192, 512)
 print(compiler.program(lambda x, w, v: jax.nn.relu(x @ w) @ v, *hidden))
 
 # %% [markdown]
-# It does not pass: both products, and the ReLU, are one fusion.
+# It never passes through HBM, because both matmuls and the ReLU are one fusion.
 #
 # <!-- next -->
