@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 9: Fusion
 #
-# An epilogue, a prologue and a norm to write, a published kernel to explain and to mend, a benchmark to repair, and six
-# workloads of which some deserve a kernel. Nothing here needs a TPU.
+# You write an epilogue, a prologue and a norm, explain and mend a published kernel, repair a benchmark, and decide
+# which of six workloads deserve a kernel, all of it without a TPU.
 #
 # Come here from [lesson 9](../notebooks/09_fusion.ipynb). About 76 minutes. Short of time? Do 09.1, 09.3 and 09.4.
 # Want more? 09.8 and 09.9, 60 minutes, begin with an empty cell.
@@ -25,18 +25,19 @@ from course_lib import compiler, cost, grid
 #
 # *Difficulty 2 of 5. 12 minutes, 20 lines. Fast track.*
 #
-# `layer(x, w, b, activation)` returns `activation(x @ w + b)`, in the dtype of x. x is (M, K), w (K, N), b (N,), all float32
-# or all bfloat16; M, K and N are multiples of 128. `activation` is a function such as `jax.nn.relu`, `jax.nn.gelu` or
-# `jax.nn.silu`: call it in the kernel. Take blocks of 128 in all three directions, K last in the grid, and add up in float32.
-# The bias and the activation come on top of the finished sum, **once for each block of the result**. The reference names no
-# precision, so the product need not either: a chip rounds the factors of both to bfloat16 (lesson 7).
+# Write `layer(x, w, b, activation)`, which returns `activation(x @ w + b)` in the dtype of x. x is (M, K), w is (K, N)
+# and b is (N,). All three are float32 or all three are bfloat16, and M, K and N are multiples of 128. `activation` is a
+# function such as `jax.nn.relu`, `jax.nn.gelu` or `jax.nn.silu`, which you call in the kernel. Use blocks of 128 along
+# all three axes, with K last in the grid, and accumulate in float32. Add the bias and apply the activation to the
+# finished sum, **once for each block of the result**. The reference asks for no precision, so your matmul need not
+# either: a chip rounds the operands of both to bfloat16 (lesson 7).
 #
-# A reshape around the kernel is free: `b.reshape(1, -1)` has rows and columns, as blocks do.
+# A reshape around the kernel is free, and `b.reshape(1, -1)` has the two axes that its blocks need.
 
 
 # %% answer="09.1"
 def layer(x, w, b, activation):
-    """activation(x[M, K] @ w[K, N] + b[N]), summed in float32, in the dtype of x."""
+    """Return activation(x[M, K] @ w[K, N] + b[N]), summed in float32, in x's dtype."""
     ### BEGIN SOLUTION
     (m, k), n = x.shape, w.shape[1]
 
@@ -78,16 +79,16 @@ checks.check("09.1", layer)
 #
 # *Difficulty 3 of 5. 10 minutes, 16 lines.*
 #
-# Weights are stored in bytes: column j of w is about `scale[j] * q[:, j]`. `from_bytes(x, q, scale)` returns `(x @ q) *
-# scale` in float32. x is bfloat16[M, K] with few rows, q int8[K, N], scale float32[N]; K and N are multiples of 128. Read
-# each array from HBM once, and never have a wide copy of q in HBM. q is too large for VMEM as a whole: 192 KiB are allowed.
-# All numbers of an int8 are numbers of a bfloat16, too: widen a block in the kernel, or leave it to `jnp.dot`, which does the
-# same.
+# The weights are stored in int8, so that column j of w is about `scale[j] * q[:, j]`. Write `from_bytes(x, q, scale)`,
+# which returns `(x @ q) * scale` in float32. x is bfloat16[M, K] with few rows, q is int8[K, N] and scale is
+# float32[N], where K and N are multiples of 128. Read each array from HBM once, and never store a wide copy of q in
+# HBM. You have 192 KiB of VMEM, which is too little for all of q. Since every int8 value is also a bfloat16 value, you
+# may widen a block in the kernel, or leave that to `jnp.dot`, which does the same.
 
 
 # %% answer="09.2"
 def from_bytes(x, q, scale):
-    """(x[M, K] @ q[K, N]) * scale[N], summed in float32, as float32[M, N]."""
+    """Return (x[M, K] @ q[K, N]) * scale[N] as float32[M, N], summed in float32."""
     ### BEGIN SOLUTION
     (m, k), n = x.shape, q.shape[1]
 
@@ -121,15 +122,16 @@ checks.check("09.2", from_bytes)
 #
 # *Difficulty 3 of 5. 10 minutes, 4 lines. Fast track.*
 #
-# `guide` is the kernel of the published guide, with `jnp.dot` in place of `pl.dot`, which Pallas has no more. It multiplies
-# two float32 matrices of 8192 x 8192. It took 35 ms where the layer that it was to replace took 8. Go through its grid with
-# lesson 4's rule, a block whose index stays is not copied again, and say, for that size:
+# `guide` is the kernel of the published guide, with `jnp.dot` in place of `pl.dot`, which Pallas no longer has. It
+# multiplies two float32 matrices of 8192 x 8192, and it took 35 ms where the layer that it should replace took 8. Go
+# through its grid with lesson 4's rule, by which a block is not copied again while its index stays the same. Then
+# answer four questions for that size:
 #
-# - **A** How often does the whole of b come from HBM? A plain number.
-# - **B** How many bytes pass through HBM, everything together? Text with a unit; 1 % either way will do.
-# - **C** How long do they take at 820 GB/s? Text with a unit; 1 % either way will do.
-# - **D** One change makes B four times smaller, or nearly. Which? `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"`, or `"4
-#   buffers"`, where (bm, bn) is the block of the result, now (128, 128).
+# - **A** How often is all of b read from HBM? Give a plain number.
+# - **B** How many bytes pass through HBM in total? Give text with a unit; 1 % either way will do.
+# - **C** How long do these bytes take at 820 GB/s? Give text with a unit; 1 % either way will do.
+# - **D** (bm, bn) is the block of the result, now (128, 128). Which one of these changes makes B about four times
+#   smaller: `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"` or `"4 buffers"`?
 
 
 # %% given="09.3"
@@ -155,10 +157,10 @@ def guide(a, b):
 mystery = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
 mystery |= {
-    "A": 64,  # a new strip at each step: all of b for each of the 8192 / 128 rows of blocks
-    "B": "17.7 GB",  # 64 x 268 MB for b, a once, the result once
+    "A": 64,  # each of the 8192 / 128 rows of blocks reads all of b, a block at each step
+    "B": "17.7 GB",  # 64 x 268 MB for b, and 268 MB each for a and the result
     "C": "21.6 ms",
-    "D": "bm = 512",  # b is read once for each row of blocks: 16 in place of 64
+    "D": "bm = 512",  # b is read once for each row of blocks, of which 16 remain
 }
 ### END SOLUTION
 
@@ -173,15 +175,16 @@ checks.check("09.3", mystery)
 #
 # *Difficulty 3 of 5. 14 minutes, 24 lines. Fast track.*
 #
-# Write `mended(a, b)`: `relu(a @ b)` of float32 matrices, in blocks for which the product of 8192 takes **8 ms at most**,
-# predicted (compiler), in the **16 MiB** of VMEM that a kernel gets unless it asks for more. The guide's kernel above meets
-# neither. Sizes are powers of two from 128 on: `min(size, block)` serves small ones. The sum may be collected in `o_ref`, for
-# the result is float32 and stays where it is while K runs; when does the ReLU come? The check simulates the product of 8192: it may take up to a minute.
+# Write `mended(a, b)`, which returns `relu(a @ b)` of two float32 matrices. For two matrices of 8192 x 8192 it may take
+# **8 ms at most**, predicted (compiler), within the **16 MiB** of VMEM that a kernel gets unless it asks for more. The
+# guide's kernel meets neither of these two limits. All sizes are powers of two from 128 on, so `min(size, block)` also
+# works for small ones. You may accumulate in `o_ref`, because the result is float32 and its block stays in VMEM while k
+# runs. In which steps may the ReLU run? The check simulates the matmul of 8192, which may take up to a minute.
 
 
 # %% answer="09.4"
 def mended(a, b):
-    """relu(a[M, K] @ b[K, N]), float32."""
+    """Return relu(a[M, K] @ b[K, N]) as float32."""
     ### BEGIN SOLUTION
     (m, k), n = a.shape, b.shape[1]
     bm, bk, bn = min(m, 1024), min(k, 256), min(n, 1024)
@@ -221,17 +224,17 @@ checks.check("09.4", mended)
 #
 # *Difficulty 3 of 5. 11 minutes, 12 lines.*
 #
-# For each of six functions below, on a v5e, answer with the first of these that is true:
+# For each of the six functions below, on a v5e, answer with the first of these that is true:
 #
-# - `"dispatch"`: all of it takes less than a tenth of the 100 us that it takes to start anything. A kernel of its own is not
-#   the cure.
-# - `"compute"`: its products take longer at the MXU's peak than XLA's bytes do. Leave it to XLA.
-# - `"HBM"`: XLA moves little more than must be moved, less than 1.2 times. Leave it to XLA.
-# - `"kernel"`: XLA moves much more than must be moved. A kernel that fuses it is worth a try.
+# - `"dispatch"`: The function takes less than a tenth of the 100 us that it takes to start anything. A kernel of its
+#   own would not help.
+# - `"compute"`: Its matmuls, at the MXU's peak, take longer than XLA's bytes. Leave it to XLA.
+# - `"HBM"`: XLA moves less than 1.2 times the bytes that must move. Leave it to XLA.
+# - `"kernel"`: XLA moves many more bytes than must move. A kernel that fuses the function is worth a try.
 #
-# `must(fn, *args)` says what must be moved: every argument and every result once. For the rest there is
-# `compiler.compile_tpu(fn, *args, simulate=False)`, whose `.hbm_bytes` are XLA's; 820 GB/s; and 197 TFLOP/s. **Guess all six
-# before you compute any.**
+# `must(fn, *args)` returns the bytes that must move, which are those of every argument and every result once. XLA's
+# bytes are the `.hbm_bytes` of `compiler.compile_tpu(fn, *args, simulate=False)`. Take 820 GB/s and 197 TFLOP/s for a
+# v5e. **Guess all six before you compute any.**
 
 
 # %% given="09.5"
@@ -240,7 +243,7 @@ def shaped(*shape, dtype=jnp.float32):
 
 
 def must(fn, *args):
-    """Bytes: every argument read once, every result written once."""
+    """Return the bytes if every argument is read once and every result written once."""
     return cost.stored_bytes(*args, *jax.tree.leaves(jax.eval_shape(fn, *args)))
 
 
@@ -274,11 +277,11 @@ workloads = {
 worth = {"A": None, "B": None, "C": None, "D": None, "E": None, "F": None}
 ### BEGIN SOLUTION
 worth |= {
-    "A": "compute",  # it moves more than it must, and the products take longer still
-    "B": "kernel",  # the maximum, the sum and the result read x one by one
-    "C": "HBM",  # one fusion: three in, one out
-    "D": "HBM",  # XLA widens the weights while it multiplies
-    "E": "kernel",  # the sum is read again for the result
+    "A": "compute",  # it moves more than it must, but its matmuls take even longer
+    "B": "kernel",  # the maximum, the sum and the result each read x
+    "C": "HBM",  # one fusion reads three arrays and writes one
+    "D": "HBM",  # XLA widens the weights in the fusion that multiplies
+    "E": "kernel",  # the sum is read again for the norm
     "F": "dispatch",
 }
 ### END SOLUTION
@@ -294,20 +297,21 @@ checks.check("09.5", worth)
 #
 # *Difficulty 3 of 5. 11 minutes, 18 lines.*
 #
-# Between two layers of a transformer stands `add_and_norm(x, r, weight)`. It returns two arrays, the norm first: with s = x +
-# r,
+# Between two layers, a transformer adds two arrays and normalizes the sum. Write `add_and_norm(x, r, weight)`, which
+# takes s = x + r and returns two arrays, the norm first:
 #
-# - the norm: each row of s over its root mean square, times `weight`; that is `s * jax.lax.rsqrt(mean of s * s along the row
-#   + 1e-6) * weight`, in float32, rounded at the end to the dtype of x,
-# - and s itself.
+# - the norm, which is each row of s divided by its root mean square, times `weight`. That is `s * jax.lax.rsqrt(mean of
+#   s * s along the row + 1e-6) * weight`, computed in float32 and rounded at the end to the dtype of x,
+# - s itself.
 #
-# x and r are float32 or bfloat16[M, N]; s has their dtype; `weight` is float32[N]. Any M, any N. Move every array through HBM
-# once (XLA reads s a second time), with 512 KiB of VMEM for all of it. Several results are a list of `out_shape` and of `out_specs`.
+# x and r are both float32[M, N] or both bfloat16[M, N], s has their dtype, and `weight` is float32[N]. M and N may be
+# any sizes. Move every array through HBM once (XLA reads s a second time), with 512 KiB of VMEM for everything. For
+# several results, `out_shape` and `out_specs` are lists.
 
 
 # %% answer="09.6"
 def add_and_norm(x, r, weight):
-    """(s * rsqrt(mean(s * s) + 1e-6) * weight, s) with s = x + r; row by row, statistics in float32."""
+    """Return (s * rsqrt(mean(s * s) + 1e-6) * weight, s) with s = x + r, row by row."""
     ### BEGIN SOLUTION
     (m, n), rows = x.shape, 16
 
@@ -339,17 +343,18 @@ checks.check("09.6", add_and_norm)
 #
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
-# `times_broken` compares a layer with the kernel that is to replace it, on a machine that is made of sums: no clock of yours
-# is asked. It behaves as a device does.
+# `times_broken` compares a layer with the kernel that should replace it. It runs on a simulated machine with a clock of
+# its own, which behaves as a device does:
 #
-# - A call returns before the device has finished. To send it off takes 0.1 to 0.3 ms of the host.
+# - A call returns before the device has finished. Dispatching it takes the host 0.1 to 0.3 ms.
 # - The first call of what `machine.jit` returns compiles.
-# - Without `jit` every operation is sent off by itself.
-# - A batch that was there in the call before is in a cache, and is worked on faster.
+# - Without `jit`, every operation is dispatched separately.
+# - A batch that the previous call also used is in a cache, so the call is faster.
 #
-# Write `times(machine)`, which returns the **device's** seconds for one call: (of the jitted layer, of the jitted kernel). 3
-# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and what is sent
-# off later is finished later. One wait for a hundred calls, or a hundred waits?
+# Write `times(machine)`, which returns the **device's** seconds for one call, as a pair: those of the jitted layer, and
+# those of the jitted kernel. An error of 3 % either way will do. `machine.batch(n)` makes input number n,
+# `y.block_until_ready()` waits for a result, and calls finish in the order in which they are dispatched. Should you
+# wait once for a hundred calls, or a hundred times?
 
 
 # %% given="09.7"
@@ -367,7 +372,7 @@ def times_broken(machine):
 
 # %% answer="09.7"
 def times(machine):
-    """(seconds of the jitted layer, seconds of the jitted kernel), each of one call on the device."""
+    """Return the device's seconds for a call of the jitted layer, and of the jitted kernel."""
     ### BEGIN SOLUTION
     batches = [machine.batch(n) for n in range(4)]
 
@@ -394,13 +399,15 @@ checks.check("09.7", times)
 #
 # *Difficulty 5 of 5. 35 minutes, 40 lines. Further.*
 #
-# `softmax(x)` is `jax.nn.softmax(x, axis=-1)` of float32[M, N]. The rows are long, and VMEM is **128 KiB** for all of it: a
-# few rows do not fit. M is a multiple of 8, and N of 512. Read x **twice** and write the result once: a maximum of its own,
-# then a sum of its own, then the result would be three reads, as in XLA's program. Of its exponents none may be greater than
-# 0, or the first large x makes an inf.
+# Write `softmax(x)`, which returns `jax.nn.softmax(x, axis=-1)` of a float32[M, N]. The rows are long, and you have
+# **128 KiB** of VMEM for everything, so a block of whole rows does not fit. M is a multiple of 8, and N of 512. Read x
+# **twice** and write the result once. If the maximum, the sum and the result each had a pass of their own, that would
+# be three reads, as in XLA's program. No exponent may be greater than 0, because otherwise the first large x makes an
+# inf.
 #
-# Two passes want an axis in the grid. A block of the result that is visited while nothing can be written to it yet stays
-# where it is if its index says so: which index may it have in the first pass, so that it is copied home no more often?
+# The two passes need an axis of the grid. In the first one nothing can be written to the result yet, but the kernel
+# still visits its blocks, and a block stays in VMEM as long as its index does. Which index should it have in the first
+# pass, so that no block is written back more than once?
 
 # %% answer="09.8"
 softmax = None
@@ -453,12 +460,14 @@ checks.check("09.8", softmax)
 #
 # *Difficulty 4 of 5. 25 minutes, 26 lines. Further.*
 #
-# `norm_product(x, w)` is `rms(x) @ w`, float32, where `rms(x)` is each row of x times `jax.lax.rsqrt(mean of its squares +
-# 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and w[1024, 256], the fewer the better, in at most
-# 1 MiB of VMEM. **Par is 3,700,000**: at par or below it passes. All of x and w and the result once is 2,359,296; the norm by
-# one kernel and the product by another move about twice that. M, K and N are multiples of 128.
+# Write `norm_product(x, w)`, which returns `rms(x) @ w` in float32, where `rms(x)` is each row of x times
+# `jax.lax.rsqrt(mean of its squares + 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and
+# w[1024, 256] if the kernel uses at most 1 MiB of VMEM. Fewer are better; **par is 3,700,000**, and you pass at par or
+# below it. x, w and the result, each once, have 2,359,296 bytes, and a kernel for the norm followed by one for the
+# matmul moves about twice that. M, K and N are multiples of 128.
 #
-# A row's mean is known when all of the row has been read, and then the row is gone. Does the product have to wait for it?
+# The mean of a row is known only when the whole row has been read, and by then the row is gone. Does the matmul have to
+# wait for the mean?
 
 # %% answer="09.9"
 norm_product = None
@@ -506,7 +515,7 @@ checks.check("09.9", norm_product)
 # %% [markdown]
 # ## Where next
 #
-# You know what XLA does by itself, and when a kernel moves fewer bytes than it. Lesson 10 is about the other half of a kernel
-# in a model: its gradient.
+# You know what XLA fuses by itself, and when a kernel moves fewer bytes than XLA does. Lesson 10 is about the other
+# half of a kernel in a model, its gradient.
 #
 # <!-- next -->
