@@ -193,7 +193,7 @@ TAKEN = [
     Taken(
         "09.2",
         "the scale before the product",
-        "put the scale behind",
+        "apply the scale after",
         {
             " * scale_ref[...]).astype": ").astype",
             "wide, preferred_element_type=jnp.float32)": "wide, preferred_element_type=jnp.float32) * scale_ref[...]",

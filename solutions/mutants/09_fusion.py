@@ -11,7 +11,7 @@
 # +            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-# %% answer="09.1" name="activates at every step, under a pl.when that is always true" judge="exercise" says="(?s)computed more often than\\s+once: for K = 384 3 times"
+# %% answer="09.1" name="activates at every step, under a pl.when that is always true" judge="exercise" says="(?s)runs more than once.\\s+For K = 384 it runs 3\\s+times"
 # -        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
 # +        @pl.when(pl.program_id(2) >= 0)
 
@@ -45,7 +45,7 @@ def layer(x, w, b, activation):
     return activation(z + b.astype(jnp.float32)).astype(x.dtype)
 
 
-# %% answer="09.1" name="the bias with one axis" judge="exercise" says="(?s)gets b as .N,.*hand b over as b.reshape.1, -1., in blocks of .1, 128"
+# %% answer="09.1" name="the bias with one axis" judge="exercise" says="(?s)gets b as .N,.*pass b as\\s+b.reshape.1, -1., in blocks of .1, 128"
 # -            pl.BlockSpec((1, 128), lambda i, j, k: (0, j)),
 # +            pl.BlockSpec((128,), lambda i, j, k: (j,)),
 
@@ -53,7 +53,7 @@ def layer(x, w, b, activation):
 # +    )(x, w, b)
 
 
-# %% answer="09.1" name="K in one piece" judge="exercise" says="(?s)For K = 384 the grid is .1, 1.; .*cut K into blocks, too"
+# %% answer="09.1" name="K in one piece" judge="exercise" says="(?s)For K = 384 the grid is .1, 1.; .*cut K into blocks as well"
 def layer(x, w, b, activation):
     (m, k), n = x.shape, w.shape[1]
 
@@ -74,14 +74,14 @@ def layer(x, w, b, activation):
     )(x, w, b.reshape(1, n))
 
 
-# %% answer="09.1" name="the bias behind the activation" judge="numbers" says="added behind the\\s+activation"
+# %% answer="09.1" name="the bias behind the activation" judge="numbers" says="added after the\\s+activation"
 # -            z = acc_ref[...] + b_ref[...].astype(jnp.float32)
 # -            o_ref[...] = activation(z).astype(o_ref.dtype)
 # +            z = activation(acc_ref[...]) + b_ref[...].astype(jnp.float32)
 # +            o_ref[...] = z.astype(o_ref.dtype)
 
 
-# %% answer="09.2" name="widens in HBM" judge="exercise" says="made wide before the kernel"
+# %% answer="09.2" name="widens in HBM" judge="exercise" says="q is widened before the\\s+kernel"
 # -        wide = q_ref[...].astype(x_ref.dtype)
 # -        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
 # +        product = jnp.dot(x_ref[...], q_ref[...], preferred_element_type=jnp.float32)
@@ -137,7 +137,7 @@ def from_bytes(x, q, scale):
     )(x, q, scale.reshape(1, n))
 
 
-# %% answer="09.2" name="the scale before the product" judge="numbers" says="(?s)q . scale is rounded to bfloat16 before the product.*put the scale behind"
+# %% answer="09.2" name="the scale before the product" judge="numbers" says="(?s)q . scale is rounded to bfloat16 before the\\s+matmul.*apply the scale\\s+after"
 # -        wide = q_ref[...].astype(x_ref.dtype)
 # -        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
 # -        o_ref[...] = product * scale_ref[...]
@@ -149,7 +149,7 @@ def from_bytes(x, q, scale):
 mystery = {"A": 1, "B": "805 MB", "C": "0.98 ms", "D": "bm = 512"}
 
 
-# %% answer="09.3" name="a as often as b" judge="exercise" says="for how many steps in a row"
+# %% answer="09.3" name="a as often as b" judge="exercise" says="For how many consecutive\\s+steps"
 mystery = {"A": 64, "B": "34.6 GB", "C": "42.3 ms", "D": "bm = 512"}
 
 
@@ -165,7 +165,7 @@ mystery = {"A": 64, "B": "17.7 GB", "C": "21.6 ms", "D": "bn = 512"}
 mystery = {"A": 64, "B": "17.45 GB", "C": "21.3 ms", "D": "bm = 512"}
 
 
-# %% answer="09.3" name="GiB over GB/s" judge="exercise" says="Yours come in GiB"
+# %% answer="09.3" name="GiB over GB/s" judge="exercise" says="Your bytes are in GiB"
 mystery = {"A": 64, "B": "17.7 GB", "C": "20.15 ms", "D": "bm = 512"}
 
 
@@ -260,7 +260,7 @@ def mended(a, b):
 worth = dict.fromkeys("ABCDEF", "kernel")
 
 
-# %% answer="09.5" name="no kernel at all" judge="exercise" says="which of them read x"
+# %% answer="09.5" name="no kernel at all" judge="exercise" says="How many of them read x"
 worth = {"A": "compute", **dict.fromkeys("BCDE", "HBM"), "F": "dispatch"}
 
 
@@ -275,7 +275,7 @@ worth = {
 }
 
 
-# %% answer="09.5" name="a kernel for half a microsecond" judge="exercise" says="how many does the start of a kernel take"
+# %% answer="09.5" name="a kernel for half a microsecond" judge="exercise" says="how many does it\\s+take\\s+to\\s+start\\s+a\\s+kernel"
 worth = {
     "A": "compute",
     "B": "kernel",
@@ -336,7 +336,7 @@ def add_and_norm(x, r, weight):
 # +        in_specs=[block, block, pl.BlockSpec((1, 128), lambda i, j: (0, j))],
 
 
-# %% answer="09.6" name="everything in the dtype of x" judge="exercise" says="(?s)statistics are computed in bfloat16.*widen s before it is squared"
+# %% answer="09.6" name="everything in the dtype of x" judge="exercise" says="(?s)statistics are computed in bfloat16.*widen s before you square it"
 # -        s = s_ref[...].astype(jnp.float32)
 # +        s = s_ref[...]
 
@@ -352,7 +352,7 @@ def add_and_norm(x, r, weight):
 # +            fn(batches[number % 4])
 
 
-# %% answer="09.7" name="waits for each call" judge="exercise" says="A dispatch is in it"
+# %% answer="09.7" name="waits for each call" judge="exercise" says="Your time contains a dispatch"
 # -            y = fn(batches[number % 4])
 # -        y.block_until_ready()
 # +            fn(batches[number % 4]).block_until_ready()
@@ -367,12 +367,12 @@ def add_and_norm(x, r, weight):
 # +    return seconds(machine.layer), seconds(machine.jit(machine.kernel))
 
 
-# %% answer="09.7" name="the sum of a hundred calls" judge="exercise" says="(?s)That is a hundred calls.*should give 0.0012 s for the time of the\\s+layer"
+# %% answer="09.7" name="the sum of a hundred calls" judge="exercise" says="(?s)That is the time of a hundred calls.*should give 0.0012 s for the time of the\\s+layer"
 # -        return (machine.clock() - begin) / 100
 # +        return machine.clock() - begin
 
 
-# %% answer="09.7" name="takes 0.1 ms off" judge="exercise" says="0.1 ms were taken off"
+# %% answer="09.7" name="takes 0.1 ms off" judge="exercise" says="You took off 0.1 ms"
 # -            y = fn(batches[number % 4])
 # -        y.block_until_ready()
 # -        return (machine.clock() - begin) / 100
@@ -391,7 +391,7 @@ def softmax(x):
     )(x)
 
 
-# %% answer="09.8" name="no maximum" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the largest number of each row"
+# %% answer="09.8" name="no maximum" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the largest element of each row"
 def softmax(x):
     (m, n), rows, columns = x.shape, 8, 512
 
@@ -465,7 +465,7 @@ def softmax(x):
     )(x)
 
 
-# %% answer="09.8" name="the result's block moves in both passes" judge="exercise" says="(?s)left VMEM, and the grid came back to it.*in the first pass keep it at .i, 0."
+# %% answer="09.8" name="the result's block moves in both passes" judge="exercise" says="(?s)left VMEM, and the grid came back to it.*in the first pass keep\\s+the\\s+block at .i, 0."
 # -        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
 # +        out_shape=x,
 
@@ -531,7 +531,7 @@ def norm_product(x, w):
     )(x, w)
 
 
-# %% answer="09.9" name="the factor of a part of the row" judge="numbers" says="(?s)After step .0,. o_ref.*not yet scaled.*Next: scale the result once"
+# %% answer="09.9" name="the factor of a part of the row" judge="numbers" says="(?s)After step .0,. o_ref.*not yet scaled.*Next: scale the result only once"
 def norm_product(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -574,7 +574,7 @@ def norm_product(x, w):
 # +            max_ref[...] = jnp.full_like(max_ref, -1e30)
 
 
-# %% answer="09.6" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# %% answer="09.6" name="nothing below the root" judge="numbers" says="1e-6 is missing under the root"
 # -        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
 # +        o_ref[...] = (s * jax.lax.rsqrt(mean) * weight_ref[...]).astype(o_ref.dtype)
 
@@ -589,7 +589,7 @@ def norm_product(x, w):
 # +        o_ref[...] = product / scale_ref[...]
 
 
-# %% answer="09.2" name="the scale twice" judge="numbers" says="(?s)before the\\s+product, and the product once more"
+# %% answer="09.2" name="the scale twice" judge="numbers" says="(?s)before the\\s+matmul, and the result once more"
 # -        wide = q_ref[...].astype(x_ref.dtype)
 # +        wide = (q_ref[...] * scale_ref[...]).astype(x_ref.dtype)
 
@@ -599,7 +599,7 @@ def norm_product(x, w):
 # +            pl.BlockSpec((k, 128), lambda j: (0, 0)),
 
 
-# %% answer="09.2" name="x in bytes" judge="numbers" says="x was turned to\\s+int8"
+# %% answer="09.2" name="x in bytes" judge="numbers" says="x was converted to\\s+int8"
 # -        wide = q_ref[...].astype(x_ref.dtype)
 # -        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
 # +        wide = q_ref[...]
@@ -637,7 +637,7 @@ def norm_product(x, w):
 # +        mean = jnp.mean(x * x, axis=1, keepdims=True)
 
 
-# %% answer="09.8" name="the maximum of each block alone" judge="numbers" says="(?s)that of the last\\s+block, and not the largest so\\s+far"
+# %% answer="09.8" name="the maximum of each block alone" judge="numbers" says="(?s)that of the last\\s+block instead of the largest so\\s+far"
 # -            largest = jnp.maximum(max_ref[...], jnp.max(values, axis=1, keepdims=True))
 # +            largest = jnp.max(values, axis=1, keepdims=True)
 
@@ -647,7 +647,7 @@ def norm_product(x, w):
 # +        @pl.when(j == 0)
 
 
-# %% answer="09.8" name="no maximum in the second pass" judge="numbers" says="(?s)not subtracted in the\\s+second pass"
+# %% answer="09.8" name="no maximum in the second pass" judge="numbers" says="(?s)subtracts the\\s+maximum, but the second does not"
 # -            o_ref[...] = jnp.exp(values - max_ref[...]) / sum_ref[...]
 # +            o_ref[...] = jnp.exp(values) / sum_ref[...]
 

@@ -372,7 +372,7 @@ def times_broken(machine):
 
 # %% answer="09.7"
 def times(machine):
-    """Return the device's seconds for a call of the jitted layer, and of the jitted kernel."""
+    """Return the device's seconds for one call of the jitted layer, and of the kernel."""
     ### BEGIN SOLUTION
     batches = [machine.batch(n) for n in range(4)]
 

@@ -51,9 +51,10 @@ def _rows_of_bias(layer):
         return _with_each(layer)
     if any(o.shape == (256,) and o.block_shape != o.shape for call in calls for o in call.operands):
         raise Unfit(
-            "The kernel gets b as (N,), in blocks of one axis. A block of (128,) is legal for few N, and of a bfloat16 "
-            "for fewer still.",
-            "hand b over as b.reshape(1, -1), in blocks of (1, 128) at (0, j).",
+            "The kernel gets b as (N,) and cuts it into blocks of one axis. A block of (128,) is legal for only a few "
+            "N, and for even fewer in bfloat16.",
+            "pass b as b.reshape(1, -1), in blocks of (1, 128) at (0, j).",
+            headline="the bias is in blocks of one axis.",
         )
     return _with_each(layer)
 
@@ -68,17 +69,17 @@ def _once_for_each_block(layer):
     calls = grid.walk(lambda x, w, b: layer(x, w, b, jnp.sinh), x, w, b).calls
     if [call.grid for call in calls] != [(1, 1, 3)]:
         return (
-            f"For K = 384 the grid is {', '.join(str(call.grid) for call in calls)}; with blocks of 128 in all "
-            "directions, K last, it is (1, 1, 3).",
-            "cut K into blocks, too: x in (128, 128) at (i, k), w in (128, 128) at (k, j).",
+            f"For K = 384 the grid is {', '.join(str(call.grid) for call in calls)}; with blocks of 128 along "
+            "all three axes and K last, it would be (1, 1, 3).",
+            "cut K into blocks as well, with x in (128, 128) at (i, k) and w in (128, 128) at (k, j).",
         )
     runs = grid.body(calls[0]).runs
     times = sum(times for eqn, times in runs if eqn.primitive.name == "sinh")
     if times > 1:
         return (
-            f"The numbers are right, and the activation is computed more often than once: for K = 384 {times} times "
-            "for each block of the result, and only the last of them is kept.",
-            "put it where the sum is finished: under pl.when(k == last), with the bias and the write to o_ref.",
+            f"The result is right, but the activation runs more than once. For K = 384 it runs {times} times for each "
+            "block of the result, and only the last of these results is kept.",
+            "move it to where the sum is finished: under pl.when(k == last), with the bias and the write to o_ref.",
         )
     return None
 
@@ -92,9 +93,9 @@ EXERCISE = Exercise(
     reference=_reference,
     slips=(
         judges.Slip(
-            means="the bias is added behind the activation",
+            means="the bias is added after the activation",
             value=lambda x, w, b: _reference(x, w, 0 * b) + b,
-            next="add it first: activation(x @ w + b).",
+            next="add the bias first: activation(x @ w + b).",
         ),
     ),
     build=_rows_of_bias,
@@ -106,16 +107,17 @@ EXERCISE = Exercise(
             after=(0, 0, 0),
             expect=lambda x, w, b: jnp.dot(x[:128, :128], w[:128, :128], preferred_element_type=jnp.float32),
             means="the product of the first blocks, and nothing else",
-            next="let bias and activation wait for the last step along K: the sum is not finished before.",
+            next="apply bias and activation only in the last step along K, because the sum is not finished earlier.",
         ),
     ),
     hints=(
-        "It is lesson 7's product in blocks with one part more, which runs when the sum of a block is finished. Which "
-        "step of the grid is that?",
-        "The bias as (1, N) in blocks of (1, 128): which of i, j and k does its index map use? Collect in a scratch "
-        "pltpu.VMEM((128, 128), jnp.float32).",
-        "Under pl.when(pl.program_id(2) == pl.num_programs(2) - 1): z = acc_ref[...] + b_ref[...].astype(jnp.float32), "
-        "then o_ref[...] = activation(z).astype(o_ref.dtype). b_ref's map is lambda i, j, k: (0, j).",
+        "It is lesson 7's tiled matmul with one more part, which runs when the sum of a block is finished. Which grid "
+        "step is that?",
+        "Pass the bias as (1, N), in blocks of (1, 128). Which of i, j and k does its index map use? Accumulate in a "
+        "scratch pltpu.VMEM((128, 128), jnp.float32).",
+        "Under pl.when(pl.program_id(2) == pl.num_programs(2) - 1), compute z = acc_ref[...] + "
+        "b_ref[...].astype(jnp.float32), then store o_ref[...] = activation(z).astype(o_ref.dtype). The map of b is "
+        "lambda i, j, k: (0, j).",
     ),
     points=2,
 )

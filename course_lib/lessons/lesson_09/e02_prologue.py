@@ -50,8 +50,9 @@ def _reads_bytes(from_bytes):
         return from_bytes
     if calls and all(operand.dtype != jnp.int8 for call in calls for operand in call.operands):
         raise Unfit(
-            "No kernel reads int8: q is made wide before the kernel, so its wide copy goes to HBM and comes back.",
-            "hand q over as it is, and say q_ref[...].astype(x_ref.dtype) in the kernel.",
+            "No kernel reads int8, because q is widened before the kernel. The wide copy goes to HBM and back.",
+            "pass q as it is, and write q_ref[...].astype(x_ref.dtype) in the kernel.",
+            headline="q is widened outside the kernel.",
         )
     return from_bytes
 
@@ -70,38 +71,38 @@ EXERCISE = Exercise(
     build=_reads_bytes,
     slips=(
         judges.Slip(
-            means="q * scale is rounded to bfloat16 before the product",
+            means="q * scale is rounded to bfloat16 before the matmul",
             value=_scaled_before,
-            next="put the scale behind the product, where the sum is still float32.",
+            next="apply the scale after the matmul, while the sum is still float32.",
         ),
         judges.Slip(
-            means="q is multiplied by scale before the product, and the product once more",
+            means="q is multiplied by scale before the matmul, and the result once more",
             value=_scaled_before_and_behind,
-            next="multiply the product by scale, and leave q as it is.",
+            next="multiply the result by scale, and leave q as it is.",
         ),
         judges.Slip(
-            means="the sum so far is multiplied by scale at each step along K, so early blocks are scaled again",
+            means="the sum so far is multiplied by scale at each step along K, so early blocks are scaled repeatedly",
             value=_scaled_at_each_step,
-            next="multiply by scale once, at the last step along K; or let a block of q hold all of K.",
+            next="multiply by scale only in the last step along K, or let a block of q hold all of K.",
         ),
         judges.Slip(
-            means="x was turned to int8, which drops what is behind the point and wraps what is beyond 127",
+            means="x was converted to int8, which drops fractions and wraps values beyond 127",
             value=lambda x, q, scale: _reference(x.astype(jnp.int8), q, scale),
-            next="widen q to the dtype of x, and leave x as it is.",
+            next="convert q to the dtype of x, and leave x as it is.",
         ),
         judges.Slip(
-            means="the bytes of q were taken as unsigned, so that -1 became 255",
+            means="q was read as unsigned, so that -1 became 255",
             value=lambda x, q, scale: _reference(x, q.astype(jnp.uint8), scale),
-            next="q_ref[...].astype(x_ref.dtype), with no other dtype on the way.",
+            next="write q_ref[...].astype(x_ref.dtype), without another dtype in between.",
         ),
     ),
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
     hints=(
-        "x is small and q is large. Which of them stays in VMEM while the other passes by?",
-        "One axis in the grid, over the columns: x whole, with a map that does not use j; q in blocks of (K, 128). The "
-        "block of q is made wide in the kernel: .astype(x_ref.dtype).",
-        "One number of scale belongs to one column of the sum, so it can wait until after the product, in float32: "
-        "o_ref[...] = product * scale_ref[...], with scale as (1, N) in blocks of (1, 128).",
+        "x is small and q is large. Which of them can stay in VMEM while blocks of the other one are copied in?",
+        "The grid has one axis, over the columns. x is one block, whose map does not use j, and q has blocks of "
+        "(K, 128). Widen the block of q in the kernel, with .astype(x_ref.dtype).",
+        "Each element of scale belongs to one column of the sum, so it can be applied after the matmul, in float32: "
+        "o_ref[...] = product * scale_ref[...]. Pass scale as (1, N), in blocks of (1, 128).",
     ),
     points=2,
 )

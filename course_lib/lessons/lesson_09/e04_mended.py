@@ -24,41 +24,45 @@ def _for_the_guides_size(mended):
     if needs > chip.scoped_vmem_bytes:
         asks = " Asking for more is not allowed here." if _asks_for_more(walk) else ""
         return (
-            f"For 8192 x 8192 its blocks take {text.size(needs)} of VMEM; a kernel gets "
+            f"For 8192 x 8192 its blocks take {text.size(needs)} of VMEM, but a kernel gets "
             f"{text.size(chip.scoped_vmem_bytes)}.{asks}",
-            "halve bk: that changes the VMEM and no byte of traffic."
+            "halve bk, which needs less VMEM and changes no traffic."
             if all(operand.block_shape[-1] < SIZE for operand in walk.calls[0].operands)
-            else "cut K into blocks, too: then a block of a has bm x bk numbers, and not bm x 8192.",
+            else "cut K into blocks as well, so that a block of a has bm x bk elements instead of bm x 8192.",
         )
     if _asks_for_more(walk):
         return (
-            "It sets vmem_limit_bytes. Its blocks fit without, and asking for more is not allowed here.",
+            "It sets vmem_limit_bytes, but its blocks fit without it, and asking for more is not allowed here.",
             "leave vmem_limit_bytes out.",
         )
     if (bytes_s := moved / chip.hbm_bandwidth) > MOST_S:
         return (
-            f"For 8192 x 8192 it moves {moved / 1e9:.1f} GB, which take {text.duration(bytes_s)} at full speed; "
-            f"{text.duration(MOST_S)} are allowed.",
-            "b is read once for each row of blocks, a once for each column of them: which sizes make both few?",
+            f"For 8192 x 8192 it moves {moved / 1e9:.1f} GB, which take {text.duration(bytes_s)} at full bandwidth, "
+            f"but only {text.duration(MOST_S)} are allowed.",
+            "b is read once for each row of blocks, and a once for each column of blocks. Which block sizes make both "
+            "counts small?",
         )
     try:
         report = compiler.compile_tpu(mended, SQUARE, SQUARE)
     except compiler.Unavailable:
         return None
     if not report.ok:
-        return f"For 8192 x 8192 the compiler refuses it: {report.error.what}", "smaller blocks; look at VMEM first."
+        return (
+            f"For 8192 x 8192 the compiler refuses it: {report.error.what}",
+            "take smaller blocks, and look at VMEM first.",
+        )
     if report.seconds is not None and report.seconds > MOST_S:
         return (
             f"For 8192 x 8192 it takes {text.duration(report.seconds)}, {vocabulary.COMPILER}; "
-            f"{text.duration(MOST_S)} are allowed. Its bytes take {text.duration(bytes_s)}, so they are not to blame.",
-            "fewer and longer steps: how many does your grid have, and how long is bk?",
+            f"only {text.duration(MOST_S)} are allowed. Its bytes need only {text.duration(bytes_s)}.",
+            "take fewer and longer steps. How many steps does your grid have, and how long is bk?",
         )
     peak_s = 2 * SIZE**3 / chip.bf16_flops
     if report.seconds is not None and report.seconds < peak_s:
         return (
             f"For 8192 x 8192 it takes {text.duration(report.seconds)}, {vocabulary.COMPILER}. The arithmetic alone "
             f"takes {text.duration(peak_s)} at the chip's peak.",
-            "do all of the work at every size.",
+            "make sure that the kernel does all of the work at every size.",
         )
     return None
 
@@ -81,9 +85,9 @@ def _relu_at_each_step(bk):
         return total
 
     return judges.Slip(
-        means="the ReLU is applied at every step along K, and the ReLU of a part is not a part of the ReLU",
+        means="the ReLU is applied at every step along K, but it must be applied to the finished sum",
         value=value,
-        next="once, when the sum is finished: under pl.when, in the last step along K.",
+        next="apply it once, when the sum is finished: under pl.when, in the last step along K.",
     )
 
 
@@ -98,18 +102,18 @@ EXERCISE = Exercise(
         judges.Slip(
             means="no ReLU is applied",
             value=_product,
-            next="take jnp.maximum(o_ref[...], 0) when the sum is finished, in the last step along K.",
+            next="apply jnp.maximum(o_ref[...], 0) when the sum is finished, in the last step along K.",
         ),
         *(_relu_at_each_step(bk) for bk in (128, 256, 512)),  # block sizes along K that learners choose for the cases
     ),
     also=(_for_the_guides_size,),
     hints=(
-        "Two things are wrong, and the second stands behind the first: the blocks are too small, and with whole rows "
-        "of 8192 larger ones find no room.",
-        "Three axes in the grid, K last, as in lesson 7. Then bm and bn may grow: with both at 1024, each matrix is "
-        "read 8 times. Count VMEM: two buffers each of (bm, bk), (bk, bn), (bm, bn), four bytes a number.",
-        "bm = bn = 1024 and bk = 256 take 12 MiB, if o_ref collects the sum: zero it when k is 0, add at each step, "
-        "and take jnp.maximum(o_ref[...], 0) under pl.when in the last step along K.",
+        "Two things are wrong, and one causes the other: the blocks are too small, and as long as they hold whole rows "
+        "of 8192, larger ones do not fit.",
+        "Give the grid three axes, K last, as in lesson 7. Then bm and bn can grow, and with both at 1024 each matrix "
+        "is read 8 times. Count the VMEM: two buffers each of (bm, bk), (bk, bn) and (bm, bn), four bytes an element.",
+        "bm = bn = 1024 and bk = 256 take 12 MiB if you accumulate in o_ref. Set it to zero when k is 0, add at each "
+        "step, and apply jnp.maximum(o_ref[...], 0) under pl.when in the last step along K.",
     ),
     points=3,
 )

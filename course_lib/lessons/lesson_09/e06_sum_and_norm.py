@@ -42,9 +42,9 @@ def _statistics_wide(add_and_norm):
     if not narrow:
         return None
     return (
-        "For bfloat16 the numbers are near enough, and the statistics are computed in bfloat16 "
-        f"({', '.join(sorted(narrow))}). Float32 is asked for: here they are rounded to 8 bits on the way.",
-        "widen s before it is squared: s = s_ref[...].astype(jnp.float32).",
+        "For bfloat16 arguments the result is close enough, but the statistics are computed in bfloat16 "
+        f"({', '.join(sorted(narrow))}), which rounds each step to 8 bits. The exercise asks for float32.",
+        "widen s before you square it: s = s_ref[...].astype(jnp.float32).",
     )
 
 
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
     slips=(
         judges.Slip(
-            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            means="1e-6 is missing under the root, so a row of zeros becomes 0 / 0",
             value=lambda x, r, weight: _reference(x, r, weight, 0.0),
             next="add it to the mean of the squares, before the root.",
         ),
@@ -92,11 +92,13 @@ EXERCISE = Exercise(
     ),
     also=(_statistics_wide,),
     hints=(
-        "A block of whole rows of x and of r is all that its rows of both results need. What else has to come in?",
-        "out_shape and out_specs are lists of two, and the kernel gets two output refs behind its inputs. The weight "
-        "as (1, N) has a map that never changes.",
-        "s = x_ref[...] + r_ref[...], rounded as the result s is: write it to s_ref. Then widen to float32, mean of "
-        "the squares with keepdims=True, jax.lax.rsqrt, times weight_ref[...], .astype(o_ref.dtype).",
+        "With a block of whole rows of x and the same rows of r, you can compute those rows of both results. What else "
+        "does the kernel have to read?",
+        "out_shape and out_specs are lists of two, and the kernel gets two output refs after its inputs. Pass the "
+        "weight as (1, N), with a map that never changes.",
+        "Write s = x_ref[...] + r_ref[...] to s_ref, which rounds it to the dtype of x. Then widen s to float32, take "
+        "the mean of its squares with keepdims=True, multiply s by jax.lax.rsqrt(mean + 1e-6) and by weight_ref[...], "
+        "and convert the result with .astype(o_ref.dtype).",
     ),
     points=2,
 )

@@ -10,16 +10,18 @@ _MACHINES = (
     (Machine(_layer_s=0.9e-3, _kernel_s=0.7e-3, _eager_s=1.9e-3, _dispatch_s=3e-4),),
     (Machine(_layer_s=2.4e-3, _kernel_s=1.3e-3, _eager_s=3.3e-3, _compile_s=3.0),),
 )
-_COLD = f"The first call compiles, and a share of that is in each of the {ROUNDS}."
-_SENT = "That is how long the host takes to send a call off. Who waits for the device?"
+_COLD = f"The first call compiles, and your time for one call contains 1/{ROUNDS} of that compilation."
+_SENT = "That is how long the host takes to dispatch a call. Who waits for the device?"
 _WAITS = (
-    "A dispatch is in it: each call is waited for before the next is sent off, and the device stands still meanwhile."
+    "Your time contains a dispatch. You wait for each call before the next one is dispatched, and meanwhile the "
+    "device is idle."
 )
-_SUM = "That is a hundred calls. How long is one?"
+_SUM = "That is the time of a hundred calls. How long does one take?"
 _TAKEN_OFF = (
-    "0.1 ms were taken off for the dispatch. This machine's takes longer: let none be in it, and take off nothing."
+    "You took off 0.1 ms for the dispatch, but on this machine it takes longer. Measure so that the time contains no "
+    "dispatch, and take off nothing."
 )
-_AGAIN = f"The same batch again and again: the cache holds it, and the machine takes {CACHED:.0%} of the time."
+_AGAIN = f"You use the same batch again and again. It is in the cache, so a call takes only {CACHED:.0%} of the time."
 
 
 def _slips(of: str) -> dict[str, str]:
@@ -41,7 +43,7 @@ def _slips(of: str) -> dict[str, str]:
     }
 
 
-_EAGER = "That is the layer without jit: three operations, and what lies between them goes to memory and back."
+_EAGER = "That is the layer without jit, which is three operations with round trips through HBM between them."
 
 EXERCISE = Exercise(
     id="09.7",
@@ -61,7 +63,7 @@ EXERCISE = Exercise(
                     f"machine._eager_s * {CACHED}": _EAGER,
                     "machine._eager_s + 3 * machine._dispatch_s": _EAGER,
                     f"machine._eager_s * {CACHED} + 3 * machine._dispatch_s": _EAGER,
-                    "3 * machine._dispatch_s": "That is how long the host takes to send three operations off. Who "
+                    "3 * machine._dispatch_s": "That is how long the host takes to dispatch three operations. Who "
                     "waits for the device?",
                     **_slips("machine._layer_s"),
                 },
@@ -78,15 +80,15 @@ EXERCISE = Exercise(
         ),
         cases=_MACHINES,
         hands=outside,
-        why="no compilation is in it, no dispatch, and nothing that a cache knew.",
+        why="your times contain no compilation, no dispatch and no cached batch.",
     ),
     hints=(
-        "Four things are wrong. What does the clock see of a call that returns at once? What happens in the first "
-        "call? Are both of them compiled? What does the cache know?",
-        "Before the clock starts: jit both, call once, and wait. In the loop another batch than the call before. "
-        "After the loop, and before the clock stops: wait.",
-        "machine.jit(machine.layer); fn(batches[-1]).block_until_ready() as a warm-up; y = fn(batches[n % 4]) in the "
-        "loop, and y.block_until_ready() once behind it: the last is finished when all are.",
+        "Four things are wrong. How much of a call does the clock see if the call returns at once? What happens in the "
+        "first call? Are both programs jitted? Which batch is in the cache?",
+        "Before the clock starts, jit both programs, call each once and wait. In the loop, use another batch than in "
+        "the previous call. After the loop, wait once before you read the clock.",
+        "Jit with machine.jit(machine.layer), and warm up with fn(batches[-1]).block_until_ready(). In the loop, take "
+        "y = fn(batches[n % 4]), and after it call y.block_until_ready() once, because calls finish in order.",
     ),
     points=2,
 )

@@ -66,9 +66,10 @@ def _result_comes_home_once(softmax):
         return softmax
     if any(o.changes.sum() > len(np.unique(o.indices, axis=0)) for o in results):
         raise Unfit(
-            "A block of the result left VMEM, and the grid came back to it: in the first pass it is copied home "
-            "though nothing has been written to it.",
-            "in the first pass keep it at (i, 0), where the second begins.",
+            "A block of the result left VMEM, and the grid came back to it later. In the first pass the block is "
+            "written back although nothing has been written to it.",
+            "in the first pass keep the block at (i, 0), where the second pass begins.",
+            headline="a block of the result is left and revisited.",
         )
     return softmax
 
@@ -90,55 +91,55 @@ EXERCISE = Exercise(
             grid=(2, 2, 4),
             expect=expect,
             means=f"{means}{', which the second pass needs' if after[1] else ''}",
-            next="set it at the first step of the first pass alone: where both indices are 0." if after[1] else next,
+            next="set it only in the first step of the first pass, where both indices are 0." if after[1] else next,
         )
         for after in ((0, 0, 3), (0, 1, 0))
         for place, (name, expect, means, next) in enumerate(
             (
-                ("max_ref", _largest, "the largest number of each row", "begin with -inf, and keep the larger one."),
+                ("max_ref", _largest, "the largest element of each row", "begin with -inf, and keep the larger value."),
                 (
                     "sum_ref",
                     _total,
                     "the sum of exp(x - largest) of each row",
-                    "when a larger maximum comes, multiply the old sum by exp(old - new).",
+                    "when the maximum grows, multiply the old sum by exp(old - new).",
                 ),
             )
         )
     ),
     slips=(
         judges.Slip(
-            means="the maximum begins with a finite number, and below it lie all of the numbers",
+            means="the maximum begins with a finite number, and all elements of a row can be smaller",
             value=_from(-1e30),
-            next="begin with -jnp.inf, which is smaller than every number.",
+            next="begin with -jnp.inf, which is smaller than every element.",
         ),
         judges.Slip(
-            means="the maximum begins with 0, and below it lie all of the numbers",
+            means="the maximum begins with 0, and all elements of a row can be smaller",
             value=_from(0.0),
-            next="begin with -jnp.inf, which is smaller than every number.",
+            next="begin with -jnp.inf, which is smaller than every element.",
         ),
         judges.Slip(
-            means="the maximum is that of the last block, and not the largest so far, so exponents are above 0",
+            means="the maximum is that of the last block instead of the largest so far, so exponents are above 0",
             value=_largest_of_each_block,
-            next="keep the larger of the old maximum and this block's: jnp.maximum(max_ref[...], ...).",
+            next="keep the larger of the old maximum and that of this block, with jnp.maximum(max_ref[...], ...).",
         ),
         judges.Slip(
-            means="the largest number is not subtracted in the second pass, as it is in the first",
+            means="the first pass subtracts the maximum, but the second does not",
             value=_without_the_largest,
-            next="jnp.exp(x - largest) / sum, in the second pass too.",
+            next="write jnp.exp(x - largest) / sum in the second pass, too.",
         ),
         judges.Slip(
-            means="this is the logarithm of the softmax",
+            means="the result is the logarithm of the softmax",
             value=lambda x: jax.nn.log_softmax(x, axis=-1),
-            next="jnp.exp(x - largest) / sum.",
+            next="write jnp.exp(x - largest) / sum.",
         ),
     ),
     hints=(
-        "In one pass you know the largest number so far, and the sum of exp(x - largest so far). When a larger one "
-        "comes, what must the old sum be multiplied by?",
-        "By exp(old largest - new largest). The grid is (rows, 2, columns): for each block of rows a first pass over "
-        "its columns that collects in two scratch refs of (8, 1), and a second that writes.",
-        "The result's map: lambda i, second, j: (i, second * j). In the first pass it stays at (i, 0), where the "
-        "second begins, so nothing is copied home before it is written. The maximum begins as -inf, the sum as 0.",
+        "During a pass you know the largest element so far, and the sum of exp(x - largest so far). When a larger one "
+        "comes, by what must the old sum be multiplied?",
+        "By exp(old largest - new largest). The grid is (rows, 2, columns): for each block of rows, the first pass "
+        "over its columns collects both values in two scratch refs of (8, 1), and the second pass writes.",
+        "The result's map is lambda i, second, j: (i, second * j). In the first pass its block stays at (i, 0), where "
+        "the second pass begins, so it is not written back too early. The maximum begins at -inf, and the sum at 0.",
     ),
     points=4,
 )

@@ -64,7 +64,7 @@ EXERCISE = Exercise(
             grid=(1024 // block,),
             expect=lambda x, w, block=block: x[:, :block] @ w[:block] if x.shape[1] == 1024 else None,
             means="the product of the first blocks, not yet scaled",
-            next="scale the result once, in the last step.",
+            next="scale the result only once, in the last step.",
         )
         for block in (128, 256, 512)
     ),
@@ -73,24 +73,24 @@ EXERCISE = Exercise(
         for block in (128, 256, 512)
         for slip in (
             judges.Slip(
-                means="each block of K is normed by the squares that were added up to it, and not by all of them",
+                means="each block of K is normalized by the squares added so far, and not by those of the whole row",
                 value=_norm_so_far(block),
-                next="multiply x as it is, and scale the result in the last step: then all squares are there.",
+                next="multiply x as it is, and scale the result in the last step, when all squares have been added.",
             ),
             judges.Slip(
                 means="the result is scaled before the last block of K is added",
                 value=_last_part_as_it_is(block),
-                next="add the last block's squares and product first, and then scale.",
+                next="add the squares and the product of the last block first, and then scale.",
             ),
         )
     ),
     hints=(
-        "A row's factor is one number. Is a row of the product with the normed x a row of x @ w, times something?",
-        "(f * x) @ w is f * (x @ w) where f is one number a row. So the factor can wait, and the squares can be added "
-        "up while the product is.",
-        "One axis in the grid, over blocks of K: x in (M, 128), w in (128, N), the result whole and standing still. A "
-        "scratch of (M, 1) collects the sums of squares; in the last step o_ref is multiplied by rsqrt(squares / K + "
-        "1e-6).",
+        "The norm multiplies each row of x by one number. How does a row of rms(x) @ w differ from that row of x @ w?",
+        "If f has one number for each row, (f * x) @ w is f * (x @ w). So the factor can wait, and the kernel can add "
+        "up the squares and the products in the same steps.",
+        "The grid has one axis, over blocks of K. x has blocks of (M, 128), w has blocks of (128, N), and the result "
+        "is one block that stays in VMEM. Add the squares in a scratch of (M, 1), and in the last step multiply o_ref "
+        "by rsqrt(squares / K + 1e-6).",
     ),
     points=3,
 )
