@@ -177,7 +177,7 @@ checks.check("09.3", mystery)
 #
 # Write `mended(a, b)`, which returns `relu(a @ b)` of two float32 matrices. For two matrices of 8192 x 8192 it may take
 # **8 ms at most**, predicted (compiler), within the **16 MiB** of VMEM that a kernel gets unless it asks for more. The
-# guide's kernel meets neither of these two limits. All sizes are powers of two from 128 on, so `min(size, block)` also
+# guide's kernel meets neither of these two limits. All sizes are powers of two from 128 up, so `min(size, block)` also
 # works for small ones. You may accumulate in `o_ref`, because the result is float32 and its block stays in VMEM while k
 # runs. In which steps may the ReLU run? The check simulates the matmul of 8192, which may take up to a minute.
 
@@ -347,12 +347,12 @@ checks.check("09.6", add_and_norm)
 # its own, which behaves as a device does:
 #
 # - A call returns before the device has finished. Dispatching it takes the host 0.1 to 0.3 ms.
-# - The first call of what `machine.jit` returns compiles.
+# - `machine.jit` returns a function that compiles at its first call.
 # - Without `jit`, every operation is dispatched separately.
 # - A batch that the previous call also used is in a cache, so the call is faster.
 #
 # Write `times(machine)`, which returns the **device's** seconds for one call, as a pair: those of the jitted layer, and
-# those of the jitted kernel. An error of 3 % either way will do. `machine.batch(n)` makes input number n,
+# those of the jitted kernel. An error of up to 3 % either way will do. `machine.batch(n)` makes input number n,
 # `y.block_until_ready()` waits for a result, and calls finish in the order in which they are dispatched. Should you
 # wait once for a hundred calls, or a hundred times?
 
@@ -462,9 +462,9 @@ checks.check("09.8", softmax)
 #
 # Write `norm_product(x, w)`, which returns `rms(x) @ w` in float32, where `rms(x)` is each row of x times
 # `jax.lax.rsqrt(mean of its squares + 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and
-# w[1024, 256] if the kernel uses at most 1 MiB of VMEM. Fewer are better; **par is 3,700,000**, and you pass at par or
-# below it. x, w and the result, each once, have 2,359,296 bytes, and a kernel for the norm followed by one for the
-# matmul moves about twice that. M, K and N are multiples of 128.
+# w[1024, 256] if the kernel uses at most 1 MiB of VMEM. Fewer bytes are better. **Par is 3,700,000**, and you pass at
+# par or below it. x, w and the result, each once, have 2,359,296 bytes, and a kernel for the norm followed by one for
+# the matmul moves about twice that. M, K and N are multiples of 128.
 #
 # The mean of a row is known only when the whole row has been read, and by then the row is gone. Does the matmul have to
 # wait for the mean?
