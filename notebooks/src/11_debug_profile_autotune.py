@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Lesson 11: Debug, profile, autotune
 #
-# *60 minutes, then 60 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 4. You need the loop and the VMEM of lesson 5. You need the product in blocks of lesson 7. A TPU adds one thing:
-# a profile of your own, of the chip.*
+# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 4, the loops and the VMEM of lesson 5, and the tiled matmul of lesson 7. You do not need a TPU; with one, you can
+# record a profile of the chip itself.*
 #
-# Below is one transform, written twice. It takes 128 registers of numbers and replaces pairs of them by their sum and
-# their difference, in seven rounds (a Walsh-Hadamard transform). `passes=1` loads the 128 registers, goes through the
-# seven rounds, and stores the result. `passes=2` does the first three rounds for 8 registers at a time and stores them;
-# then it loads them again, 16 at a time, for the other four. So it loads and stores every number twice. Run the three
-# cells.
+# Below is one transform, written twice. It takes 128 registers and, in seven rounds, replaces pairs of them by their
+# sum and their difference (a Walsh-Hadamard transform). With `passes=1` the kernel loads all 128 registers, runs the
+# seven rounds, and stores the result. With `passes=2` it first runs three rounds on 8 registers at a time and stores
+# them; then it loads them again, 16 at a time, for the other four rounds. So it loads and stores every value twice. Run
+# the three cells.
 
 # %%
 # FIRST CELL
@@ -34,7 +34,7 @@ from course_lib import bench, compiler, cost, datasets, grid, judges, testing, v
 
 
 def butterflies(values):
-    """Add and subtract registers whose numbers differ in one bit, bit after bit."""
+    """Add and subtract registers whose indices differ in one bit, bit by bit."""
     bit = 1
     while bit < len(values):
         values = [
@@ -46,7 +46,7 @@ def butterflies(values):
 
 
 def transform(x, passes, steps=1):
-    """Transform the registers x[0], x[1] ..., once in each grid step; their number is a power of 2."""
+    """Transform the registers of x, a power of 2, once in each grid step."""
     n, few = x.shape[0], min(8, x.shape[0] // 4)
 
     def kernel(x_ref, o_ref):
@@ -71,12 +71,12 @@ def transform(x, passes, steps=1):
 sixteen = jax.random.normal(jax.random.key(0), (16, 8, 128))
 for passes in (1, 2):
     twice = transform(transform(sixteen, passes), passes) / 16
-    print(f"passes={passes}, done twice: {jnp.allclose(twice, sixteen, atol=1e-5)}")
+    print(f"passes={passes}, twice gives x back: {jnp.allclose(twice, sixteen, atol=1e-5)}")
 
 
 # %%
 def a_step(passes, registers=128):
-    """(cycles of a grid step whose block is in VMEM already, the compiler's report)."""
+    """Return (cycles of a grid step that copies nothing, the compiler's report)."""
     x = jax.ShapeDtypeStruct((registers, 8, 128), jnp.float32)
     few, many = (
         compiler.compile_tpu(functools.partial(transform, passes=passes, steps=steps), x)
@@ -87,29 +87,29 @@ def a_step(passes, registers=128):
 
 transforms = {passes: a_step(passes) for passes in (1, 2)}
 cycles = sorted(cycles for cycles, _ in transforms.values())
-print("cycles a step, predicted (compiler), the fewest first:", *cycles)
+print("cycles per step, predicted (compiler), fewest first:", *cycles)
 
 # %% [markdown]
-# The additions and subtractions are the same, and no copy is waited for: the block stays in VMEM. One of the two takes
-# three times as long as the other. **Which one, and why?** Write it down, in one sentence.
+# Both versions add and subtract equally often, and neither waits for a copy, because the block stays in VMEM. Yet one
+# of them takes three times as long as the other. **Which one, and why?** Write down one sentence.
 #
 # After this lesson you can
-# - find out why a kernel is wrong: with a print, with poison, with the simulator's log, with a race report,
+# - find out why a kernel is wrong, with a print, with poison, with the simulator's log and with a race report,
 # - see where a kernel's cycles go, find its spills, and say what they cost,
 # - read a profile: find the gaps, and say whose figures they are,
 # - find good blocks with a dozen compilations, and keep what you found,
 # - write a test that fails if a bug comes back.
 #
-# ## First right: four tools
+# ## First make it right: four tools
 #
-# Before a kernel is fast it has to be right. The judges of this course find the cause of many mistakes by themselves. In
-# a project of your own something will be left over, and then you need tools. Here is one kernel: it adds up the blocks of
-# 128 columns of each row. And here are three ways to break it.
+# Before you make a kernel fast, you have to make it right. The judges of this course find the cause of many mistakes by
+# themselves, but in a project of your own some will be left, and for those you need tools. The kernel below adds up the
+# blocks of 128 columns of each row, and three arguments each break it in a different way.
 
 
 # %%
 def in_columns(x, zero_axis=1, zeroed=True, order="arbitrary", say=False):
-    """The sum of the blocks of 128 columns of x: right as it stands."""
+    """Return the sum of the blocks of 128 columns of x; the defaults are right."""
 
     def kernel(x_ref, o_ref, acc_ref):
         i, j = pl.program_id(0), pl.program_id(1)
@@ -150,33 +150,34 @@ for name in ("wrong axis", "not zeroed"):
     print(f"{name:10} gives  ", *BROKEN[name](ones)[::8, 0])
 
 # %% [markdown]
-# The third, "parallel", gives one thing today and another tomorrow. It has to wait for its tool.
+# The third, "parallel", returns different values on different runs, so it has to wait for its tool.
 #
 # ### Print
 #
-# `pl.debug_print` prints scalars from inside a kernel, at each step. **Predict** for "wrong axis" the four lines, "step (0, 0):
-# before -> after" and so on, and underline the first one that is wrong.
+# `pl.debug_print` prints scalars from inside a kernel, at each step. **Predict** the four lines that "wrong axis"
+# prints, "step (0, 0): before -> after" and so on, and underline the first one that is wrong.
 
 # %% tags=["predict"]
 _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 
 # %% [markdown]
-# Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds
-# and what it leaves, with the numbers of the step, and look for the first line that surprises you.
+# Step (0, 1) starts from 0 again, and step (1, 0) does not, so the initialization depends on the wrong axis. Print what
+# each step finds and what it leaves, along with its grid indices, and look for the first line that surprises you.
 #
-# A print costs time, and on a chip it needs a switch: both are under *Further*.
+# A print costs time, and on a chip you have to switch it on; *Further* shows both.
 #
 # ### Poison
 #
-# "Not zeroed" gives NaN here. On a chip, scratch holds what was there before, which may be zeros. What would you see
-# then? The simulator can play both.
+# "Not zeroed" gives NaN here. On a chip, scratch contains whatever was there before, which may be zeros. What would you
+# see then? The simulator can play both cases.
 #
-# > **poison**: values put into memory that nobody has written, chosen so that whoever reads them notices: NaN for floats.
+# > **poison**: values that fill memory before anything is written there, chosen so that whoever reads them notices: NaN
+# > for floats.
 
 
 # %%
 def simulated(fn, *args, **knobs):
-    """What fn returns in JAX's TPU simulator with other settings than the course's."""
+    """Return what fn gives in JAX's TPU simulator with settings other than the course's."""
     with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(**knobs)):
         result = jax.block_until_ready(fn(*args))
     pltpu.reset_tpu_interpret_mode_state()
@@ -189,23 +190,24 @@ for memory in ("zero", "nan"):
         print(f"memory of {memory:4}  {rows:2} rows:", *result[::8, 0])
 
 # %% [markdown]
-# With zeros and one block of rows the bug does not exist; with two it is another bug. With poison it is there at once. So
-# never test with zeros alone. (A chip can be asked for poison, too: *Further*.)
+# With memory of zeros and one block of rows the bug is invisible, and with two blocks it looks like another bug,
+# because the second sum goes on from the first. With poison it shows at once, so never test with zeros alone.
+# (*Further* says how to ask a chip for poison.)
 #
-# NaN finds what reaches the result by arithmetic. A comparison with NaN is false (`!=` is true), so a bug behind `where(a
-# > b, ...)` hides: 0, a large positive and a large negative number may show it. The simulator judge tries those, too,
-# where a kernel compares.
+# NaN exposes garbage that reaches the result by arithmetic. But comparisons with NaN are false (except `!=`, which is
+# true), so a bug behind `where(a > b, ...)` may stay hidden; 0, a large positive and a large negative value may expose
+# it. The simulator judge tries those, too, if a kernel compares.
 #
 # ### The simulator's log
 #
-# Now "parallel". An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran:
-# give it a function to call at each step. **Predict:** the sum of four ones is 4. Which numbers can come out if step 0,
-# which sets it to zero, comes at another time?
+# Now for "parallel". The steps along a parallel axis may run in any order, and on two cores. The simulator tells you
+# the order if you give it a function to call at each step. **Predict:** the sum of four ones is 4. Which sums can come
+# out if step 0, which sets the sum to zero, does not run first?
 
 
 # %% tags=["predict"]
 def order_of(fn, x, **knobs):
-    """(the grid points in the order in which they ran, what came out)."""
+    """Return (the grid points in the order in which they ran, an element of the result)."""
     ran = []
 
     def note(token, point, core):
@@ -222,16 +224,16 @@ for name, fn in (("arbitrary", in_columns), ("parallel", BROKEN["parallel"])):
     print(f"{name:9}", *ran, f" the sum of 4: {total}")
 
 # %% [markdown]
-# In another order step (0, 0), which sets the sum to zero, comes late, and step (0, 3), which stores, comes too soon.
-# What was stored had begun in poison: NaN. Another order gives another number. That is allowed: "parallel" is a promise
-# that the order does not matter.
+# In the second run, step (0, 0), which sets the sum to zero, comes last, and step (0, 3), which stores the sum, comes
+# too soon. The sum that it stored had started from poison, so the result is NaN. Another order gives another value. The
+# simulator may choose any order, because "parallel" promises that the order does not matter.
 #
 # ### The race report
 #
-# > **race**: two accesses to one place, at least one of them a write, with nothing that says which comes first.
+# > **race**: two accesses to the same place, at least one of them a write, where nothing determines which comes first.
 #
-# With `detect_races=True` the simulator keeps a clock for each core and each copy, and prints a report for two accesses
-# that no wait puts in order. Here is such a report, in short: which access, to which part, from whom, and from which
+# With `detect_races=True` the simulator keeps a clock for each core and each copy. If no wait orders two accesses, it
+# prints a report. Below is such a report, shortened to the kind of access, the part of memory, who made it, and the
 # place in the code.
 
 # %%
@@ -244,14 +246,15 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
     print("{} of {}, {}, from ({}): {}".format(*access))
 
 # %% [markdown]
-# Two cores, (0, 0) and (0, 1), write the same eight rows of the result. Here it is the pipeline that writes, so the place
-# is only the call. For a read, a store or a copy of your own the report names file, line and function, and a copy has a
-# number of its own in place of the core's. One of the four cases of exercise 11.1 is found that way.
+# Two cores, (0, 0) and (0, 1), write the same eight rows of the result. Here the pipeline does the writing, so the
+# report can only name the call. For a read, a store or a copy of your own it names the file, the line and the function,
+# and a copy is identified by a number of its own instead of its core. You can solve one of the four cases in exercise
+# 11.1 that way.
 #
-# ### Who sees what?
+# ### Which judge sees which bug?
 #
-# Three bugs, four judges. The races judge runs the simulator on two cores, and compares the numbers as well. **Guess**
-# which judges pass which bug. How many does the compiler see?
+# There are three bugs and four judges. The races judge runs the simulator on two cores and also compares the values.
+# **Guess** which judges pass which bug. How many of the bugs does the compiler see?
 
 
 # %% tags=["predict"]
@@ -271,17 +274,17 @@ for name, broken in BROKEN.items():
     print(f"{name:11}", *(f"{'passes' if passed else 'refuses':10}" for passed in said))
 
 # %% [markdown]
-# The compiler sees none: each of the three is a legal program.
+# The compiler sees none of them, because each is a legal program.
 #
-# > **A kernel that compiles, and is right once, has shown little. Poison of several kinds, another order and a race detector
-# > find what depends on memory or order. What depends on the numbers only your data finds.**
+# > **A kernel that compiles and is right once has proved little. Several kinds of poison, another order and a race
+# > detector find bugs that depend on memory or order. Bugs that depend on the values are found only by your data.**
 #
-# Exercise 11.2 has a kernel that all four judges pass, with the data of its author.
+# Exercise 11.2 has a kernel that passes all four judges with the data of its author.
 #
-# ## Then fast: where do the cycles go?
+# ## Then make it fast: where do the cycles go?
 #
-# Back to the opening. A bundle has a slot for a store, three for loads, and four for the VPU. A report says how many of
-# them are filled while the core is at work. **Guess** for both programs: which kind of slot is the fullest?
+# Back to the opening. A bundle has one slot for a store, three for loads, and four for the VPU. The report says what
+# share of them is filled while the core is at work. **Guess** for both programs which kind of slot is the fullest.
 
 # %% tags=["predict"]
 print("passes   cycles a step   filled slots: VPU   load   store   predicted (compiler)")
@@ -290,13 +293,14 @@ for passes, (cycles, report) in transforms.items():
     print(f"{passes:6} {cycles:15,.0f} {vpu:19.0%} {load:6.0%} {store:7.0%}")
 
 # %% [markdown]
-# Two passes fill the slots of the VPU best: 896 additions and subtractions, four a bundle, take 224 cycles. In one pass
-# almost every bundle has a store, for almost 800 cycles, and there are only 128 results. What else does it store?
+# With two passes the VPU slots are the fullest: 896 additions and subtractions, four per bundle, take at least 224
+# cycles. With one pass, almost every bundle has a store, for almost 800 cycles, although there are only 128 results.
+# What else does it store?
 #
 # ## Spills, bundle by bundle
 #
-# There are 64 registers. One pass holds 128 values in every round, and two passes hold 16 at most. **Look for one thing**
-# in their programs: what does one pass have that two passes have not?
+# A core has 64 vector registers. In every round, one pass holds 128 values and two passes hold at most 16. **Look for
+# one thing** in the two programs: what does one pass have that two passes do not?
 
 # %%
 codes = {
@@ -309,13 +313,13 @@ codes = {
 viz.bundle_diff(codes, in_a_step=True)
 
 # %% [markdown]
-# Stores and loads of values that found no free register. They are the spills of lesson 1; the load that brings a spill
-# back is a *fill*. (*Further* shows one of each.) A v5e stores one register a bundle, so 774 stores, 646 of them spills,
-# take 774 of the 793 cycles. (Two passes have fewer stores than their source: some results of the first stay in registers
-# for the second.)
+# One pass stores and loads values for which no register was free. These are the spills of lesson 1, and the load that
+# brings a spilled value back is a *fill*. (*Further* shows one of each.) A v5e stores one register per bundle, so 774
+# stores, of which 646 are spills, take 774 of the 793 cycles. (Two passes have fewer stores than their source code,
+# because some results of the first pass stay in registers for the second.)
 #
-# If spills are the reason, then the difference must go where nothing spills. Give the transform fewer registers.
-# **Predict:** from which number on are two passes the faster way?
+# If spills are the reason, the difference must disappear where nothing spills. So give the transform fewer registers.
+# **Predict:** from how many registers on are two passes faster?
 
 # %% tags=["predict"]
 print("registers   one pass: cycles, spills   two passes: cycles, spills")
@@ -327,14 +331,15 @@ for registers in (16, 32, 64, 128):
     )
 
 # %% [markdown]
-# With 16 registers nothing spills, and both ways take the same time. With 32 one pass spills three values, and takes two
-# cycles longer. From 64 on it pays for every spill.
+# With 16 registers nothing spills, and both versions take the same time. With 32, one pass spills three values and
+# takes two cycles longer. From 64 on, it pays for its spills.
 #
-# ## Is a spill always a price?
+# ## Does a spill always cost time?
 #
-# You know this softmax from lesson 2: a grid step has 512 rows, and works on `turn` of them at a time. More rows a turn
-# need more registers: 32 rows of 1024 columns fill 32 of them, and 64 rows fill all. **Predict:** here are seven choices
-# of `turn`. The slowest takes nearly three times as long as the fastest. Is it the one that spills most?
+# You know the softmax below from lesson 2. A grid step gets a block of 512 rows and works on `turn` rows per loop
+# iteration. More rows per iteration need more registers: 32 rows of 1024 columns fill 32 of the 64, and 64 rows fill
+# all of them. The cell tries seven values of `turn`, and the slowest takes nearly three times as long as the fastest.
+# **Predict:** is the slowest the one that spills most?
 
 
 # %% tags=["predict"]
@@ -368,11 +373,15 @@ for turn, report in reports.items():
     )
 
 # %% [markdown]
-# No: the slow one has no spills. It waits for the XLU, eight rows at a time (lesson 2). The one with 516 spills has the
-# fastest core: a fifth of its store slots is still empty. And in time five of the seven are equal, for the bytes bind. So
-# **ask what binds before you remove a spill. While copies bind, a spill costs no time. Otherwise it takes a slot for a
-# store and its fill one for a load; where stores bind on a v5e, each costs a cycle.** (A v6e stores two registers a
-# cycle.) What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
+# No, the slowest has no spills. It works on eight rows at a time and waits for the XLU, as in lesson 2. The one with
+# 516 spills has the fastest core, because even there a fifth of the store slots is still empty. And five of the seven
+# take the same time overall, because HBM binds.
+#
+# > **Ask what binds before you remove a spill. While copies bind, a spill costs no time. Otherwise it takes a store
+# > slot, and its fill takes a load slot; if stores bind on a v5e, each spill costs a cycle.**
+#
+# (A v6e stores two registers per cycle.) What spills always take is VMEM, as the last column shows. The next cell tries
+# wider rows, with 256 of them per grid step.
 
 # %%
 wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
@@ -389,26 +398,27 @@ for turn in (256, 32, 8):
         print(f"{turn:4} {counted:11.1f}   {report.error.what}")
 
 # %% [markdown]
-# The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much for the 16 MiB that a
-# kernel gets unless it asks for more.
+# The blocks take 14 MiB in each case. With all rows in one iteration the compiler refuses the kernel, because the
+# spills come on top, and a kernel gets only 16 MiB unless it asks for more.
 #
-# So which of the seven to ship? I would ship 64. Its 33 spills cost 80 KiB, and its core has room: 17 us of the 20.5 that
-# the bytes take. 32 has no spill and stands at the edge, with 20.4 of 20.5, in a model that knows no other user of the
-# memory.
+# So which of the seven softmaxes would you ship? I would ship 64. Its 33 spills take 80 KiB, and its core has room: it
+# needs 17 us of the 20.5 that the bytes take. 32 has no spills, but its core needs 20.4 of those 20.5 us, in a model
+# that knows no other user of the memory.
 #
 # ## Read a profile
 #
-# So far one kernel. A program has many, and a host that feeds them. Is a kernel the thing to work on at all? A guide of
-# Keras says: look at a profile of your model, and see if there are "idle gaps caused by computation or memory transfer
-# bottlenecks".
+# So far we looked at one kernel, but a program has many, and a host that feeds them. Is a kernel the right thing to
+# work on at all? A Keras guide advises you to look at a profile of your model and see if there are "idle gaps caused by
+# computation or memory transfer bottlenecks".
 #
-# > **profile**: a record of a run: what ran when, on which device and thread.
+# > **profile**: a record of a run that says what ran when, on which device and thread.
 #
-# `jax.profiler.start_trace(folder)` begins one and `stop_trace()` ends it; in Keras the TensorBoard callback does that
-# (*Further*). Below are three training steps of a small dense model. Whose figures are they? **Measured, on a CPU**. No
-# TPU was there to be recorded, and this is one of several recordings, which differ. Reading is the same. A *lane* of a
-# profile is one row of the picture, here a thread; it is not the lane of lesson 2. A *gap* is a time in which a lane has
-# nothing. **Find the gaps** of the lanes called XLA, and what the lane above does meanwhile.
+# `jax.profiler.start_trace(folder)` begins a profile and `stop_trace()` ends it; in Keras the TensorBoard callback does
+# this (*Further*). Below is a profile of three training steps of a small dense model. Whose figures are these? They
+# were **measured, on a CPU**, because we had no TPU to record, and this is one of several recordings, which differ. You
+# read a TPU's profile in the same way. A *lane* of a profile is one row of the picture, here a thread, and has nothing
+# to do with the lanes of lesson 2. A *gap* is a time in which nothing runs in a lane. **Find the gaps** in the lanes
+# called XLA, and see what the lane above does meanwhile.
 
 # %%
 traces = {
@@ -418,8 +428,8 @@ traces = {
 viz.trace_lanes(traces["waiting"])
 
 # %% [markdown]
-# A picture for the eye, a sum for the argument: what share of the time was any XLA thread at work, and what was the
-# longest gap?
+# The picture shows where to look; an argument needs sums. For what share of the time was any XLA thread at work, and
+# how long was the longest gap?
 
 # %%
 for name, trace in traces.items():
@@ -431,33 +441,33 @@ for name, trace in traces.items():
     )
 
 # %% [markdown]
-# In the first the loader sleeps before each batch, and the gaps are as long as that. The second is the same model with a
-# loader that does not sleep: the experiment that takes the cause away. So here is a third cause beside the two of the
-# guide, and a kernel would not have made these gaps shorter. In the second, gaps of about a millisecond are left, and no
-# lane that was kept says why: of the host only steps and loads are. Its longest is the first load; we have not looked why
-# that one takes longer.
+# In the first recording the loader sleeps before each batch, and the gaps are as long as that. The second has the same
+# model and a loader that does not sleep, which confirms the cause. So these gaps have a third cause beside the two in
+# the guide, and no kernel would have made them shorter. The second recording still has gaps of about a millisecond. It
+# kept only steps and loads from the host, so it cannot show why. The longest of these gaps is the first load, and we
+# have not looked into why that one takes longer.
 #
-# > **A gap says that the device waits. For whom, the other lanes may say. If none does, record more.**
+# > **A gap shows that the device waits. The other lanes may show what it waits for; if none does, record more.**
 #
-# The other thing one looks for is an operation that takes long and uses little of the chip. That may be as good as it
-# gets. The roofline of lesson 3 says how long it has to take; only the distance to that can be won. And of an operation
-# that takes 5 % of a step at most 5 % can be won.
+# The other thing to look for is an operation that takes long and uses little of the chip. It may already be as fast as
+# it can be: the roofline of lesson 3 says how long it has to take, and only the distance to that can be won. And if an
+# operation takes 5 % of a step, a kernel for it can win at most 5 %.
 #
 # ## A search with twelve questions
 #
-# Now blocks. Lesson 7 chose (bm, bk, bn) for a product by reasoning, and its *Further* let `bench.autotune` rank four
-# choices. How does one choose among all? First count them. A rule: each side a power of two from 128 to 4096 that divides
-# its axis, and a short axis whole. **Guess** how many that makes for 2048 x 2048 x 2048, and how many of them fit into 16
-# MiB.
+# Now to blocks. Lesson 7 chose (bm, bk, bn) for a matmul by reasoning, and under *Further* it let `bench.autotune` rank
+# four choices. How do you choose among all of them? First count them. Our rule allows each side to be a power of two
+# from 128 to 4096 that divides its axis; an axis shorter than 128 is one block. **Guess** how many choices that makes
+# for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
 #
-# > **search space**: all choices that are legal, before anything is known of how fast they are.
+# > **search space**: all choices that are legal, before anything is known about how fast they are.
 # >
-# > **autotuner**: a program that looks for the fastest choice of a search space, and asks as little as it can.
+# > **autotuner**: a program that looks for the fastest choice in a search space, and tries as few as it can.
 
 
 # %% tags=["predict"]
 def legal(shape):
-    """Every (bm, bk, bn) that the rule allows."""
+    """Return every (bm, bk, bn) that the rule allows."""
 
     def sides(length):
         return [2**e for e in range(7, 13) if length % 2**e == 0] or [length]
@@ -466,7 +476,7 @@ def legal(shape):
 
 
 def vmem(bm, bk, bn):
-    """Bytes: two buffers for each bfloat16 block, and the float32 sum (lesson 7)."""
+    """Return the bytes of the blocks: two buffers each, and the float32 accumulator."""
     return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn
 
 
@@ -475,10 +485,10 @@ fitting = [blocks for blocks in legal(shape) if vmem(*blocks) <= 16 * 2**20]
 print(f"{len(legal(shape))} legal, {len(fitting)} of them fit by the count of lesson 7")
 
 # %% [markdown]
-# Each question to the compiler takes a second or two; on a chip it would be a compilation and a run. We have asked all of
-# them, for six products, and kept the answers: `datasets.product_searches`. One is asked again now, so that you can trust
-# the rest; the kernel is that of lesson 7, and need not be read again. Then the map of all. **Look for one thing:** how
-# many squares are within 10 % of the best?
+# Each question to the compiler takes a second or two; on a chip it would take a compilation and a run. We have asked
+# about every choice for six matmuls and stored the answers in `datasets.product_searches`. The cell below asks about
+# one of them again, so that you can trust the rest, with the kernel of lesson 7, which you need not read again. Then it
+# draws the map of all choices. **Look for one thing:** how many squares are within 10 % of the best?
 
 
 # %%
@@ -517,24 +527,25 @@ again = compiler.compile_tpu(
     functools.partial(product, bm=found[0], bk=found[1], bn=found[2]), square, square
 )
 kept = search.seconds[found] * 1e6
-print(f"{found}: kept {kept:.1f} us, asked again {again.seconds * 1e6:.1f} us")
+print(f"{found}: stored {kept:.1f} us, asked again {again.seconds * 1e6:.1f} us")
 near = [b for b in fitting if (search.seconds[b] or 1) <= 1.1 * search.seconds[found]]
 refused = [b for b in fitting if search.seconds[b] is None]
 print(
-    f"{len(near)} are within 10 %; of those that fit by the count {len(refused)} are refused"
+    f"{len(near)} are within 10 %; of those that fit by count, {len(refused)} are refused"
 )
 viz.search_map(search.seconds, asked=search.ours)
 
 # %% [markdown]
-# A plateau in the middle, and a slope on each side: small blocks pay for their steps and bytes, and the largest do not
-# fit. So one need not find the summit; it is enough to stay off the slopes. Some that fit by the count are refused all
-# the same, because spills take room, too. Who leaves a MiB avoids most of these, and a tuner must be ready for a refusal.
-# Rings show the twelve that ours asked about: it counts VMEM, guesses each time from bytes and steps, and asks about the
-# best twelve of its guesses.
+# The map has a plateau in the middle and a slope on each side: small blocks pay for their steps and bytes, and the
+# largest do not fit. So you need not find the summit, as long as you stay off the slopes. Some choices that fit by the
+# count of lesson 7 are refused all the same, because spills take room, too. If you leave a MiB free you avoid most of
+# these, but a tuner must be ready for a refusal. The rings show the twelve choices that our autotuner asked about: it
+# counts VMEM, guesses each time from bytes and steps, and asks about the twelve best guesses.
 #
-# What of that does it need? Three rivals: twelve at random (the median of 101 draws, and the worst of them), the twelve
-# largest, and the twelve largest of those that fit into 15 MiB. **Predict** who comes out as ours does. (We chose these
-# six products after a first set had been too easy to tell anybody apart; they are a choice, and no proof.)
+# Does it need these guesses? Compare it with three simpler rules: twelve choices at random (the median of 101 draws,
+# and the worst of them), the twelve largest, and the twelve largest of those that fit into 15 MiB. **Predict** which of
+# them does as well as ours. (We chose these six matmuls after a first set on which all rules did equally well, so they
+# are a selection and prove nothing in general.)
 
 # %% tags=["predict"]
 print("the best found, as a multiple of the best there is: predicted (compiler)")
@@ -552,16 +563,17 @@ for shape, search in list(datasets.product_searches().items())[:6]:
     )
 
 # %% [markdown]
-# Of the first product the twelve largest are refused, every one. So **what has to be counted is VMEM.** Of what fits, the
-# twelve largest do as well as our guess, on all six: with twelve questions the guess has not earned its place. With fewer
-# questions it may: exercise 11.5 gives you six. Chance is often good, since the plateau is wide, and sometimes bad.
+# For the first matmul the compiler refuses all of the twelve largest, so **what you have to count is VMEM.** Among the
+# choices that fit, the twelve largest do as well as our guess for all six matmuls, so with twelve questions the guess
+# has not earned its place. With fewer questions it may, and exercise 11.5 gives you six. Random choices are often good,
+# because the plateau is wide, but sometimes they are bad.
 #
-# ## Keep it
+# ## Keep what you found
 #
-# A search that is run at each start is a nuisance. So keep what was found, under everything that it depends on: which
-# kernel, the chip, the shape, the dtype, and the limit of VMEM if you set one. Here a file has one kernel, with the usual
-# limit. And keep who said so: another libtpu may say something else. A guide of Keras begins with the latest libtpu; here
-# is one reason to do that before a search and not after.
+# It is a nuisance to repeat a search at each start, so store what it found under everything that it depends on: the
+# kernel, the chip, the shape, the dtype, and the VMEM limit if you set one. Our file is for one kernel and the usual
+# limit. Store who said so, too, because another libtpu may say something else. A Keras guide begins by installing the
+# latest libtpu, and this is one reason to do that before a search and not after it.
 
 # %%
 table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
@@ -577,15 +589,16 @@ print(
 )
 
 # %% [markdown]
-# JSON has no tuples: they come back as lists, and a dict key, or an `==`, notices.
+# JSON has no tuples: they come back as lists, which matters in a dict key or a comparison with `==`.
 #
-# And keep it right. A bug that was found once will be made again, by whoever tidies up. A test that would have found it
-# costs four lines. `testing.assert_kernel` asks the four judges; it works in any project
+# A kernel also has to stay right. A bug that was found once will be made again by somebody who tidies up, and a test
+# that would have caught it costs four lines. `testing.assert_kernel` asks the four judges, and it works in any project
 # ([docs/your_kernels.md](../docs/your_kernels.md)).
 #
-# > **regression test**: a test that fails on a bug that was mended once, so that it cannot come back unseen.
+# > **regression test**: a test that fails on a bug that was once fixed, so that it cannot come back unseen.
 #
-# **Which arguments?** For "not zeroed" anything will do. Which of these two shapes is no test for "wrong axis"?
+# **Which arguments does it need?** For "not zeroed" any will do. Which of the two shapes below makes no test for "wrong
+# axis"?
 
 
 # %% tags=["predict"]
@@ -603,41 +616,41 @@ for shape in ((8, 128), (24, 256)):
     print(shape, "wrong axis       ", passes(BROKEN["wrong axis"], x))
 
 # %% [markdown]
-# Both have to be seen: **a regression test must fail on the bug, and pass on the mended kernel.** Run it on the broken
-# one first.
+# You have to see both results: **a regression test must fail on the bug and pass on the fixed kernel.** Run it on the
+# broken kernel first.
 
 # %% [markdown]
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel is right on your machine, in a simulator whose memory is zero, and wrong on every second run on a chip. What
-# do you try first?</summary>
-# Poison. Then two cores with a race detector. Both ask the same thing: does the result depend on something that nobody
-# promised?</details>
+# <details><summary>1. A kernel is right on your machine, in a simulator whose memory is zero, and wrong on every second
+# run on a chip. What do you try first?</summary>
+# Poison, and then two cores with a race detector. Both ask whether the result depends on something that nobody
+# promised.</details>
 #
 # <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
-# At what binds. If the bytes or the copies do, the spills cost no time; if stores do, each costs a cycle on a v5e. And at
-# VMEM, of which they take a part.</details>
+# At what binds. If HBM or copies bind, the spills cost no time; if stores do, each costs a cycle on a v5e.
+# Then look at VMEM, of which they take a part.</details>
 #
 # <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
-# Not the gap: find out whom it waits for, a loader, a dispatch, another chip. If loading and computing take turns, a
-# faster kernel shortens the rest. If the loader works meanwhile and is the slower, the gap grows by what you
-# save.</details>
+# It will not close the gap, so find out what the device waits for: a loader, a dispatch, another chip. If loading and
+# computing alternate, a faster kernel shortens the rest. If the loader works meanwhile and is the slower of the two,
+# the gap grows by what you save.</details>
 #
 # <details><summary>4. Of 100 choices you may ask about 12. Which ones?</summary>
-# Of those that fit, the largest. (Or those that a model of bytes and steps likes best: that pays where you may ask less.)
-# It must be right about the slopes, not about the summit.</details>
+# The largest of those that fit, or those that a model of bytes and steps likes best, which pays off if you may ask
+# fewer questions. Such a model must be right about the slopes, not about the summit.</details>
 #
 # <details><summary>5. When is a tuned table out of date?</summary>
-# With another kernel, chip, shape, dtype or limit of VMEM, which its key has to name; and with another compiler, which it
-# should name too.</details>
+# With another kernel, chip, shape, dtype or VMEM limit, which its key has to name, and with another compiler, which it
+# should name as well.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 11](../exercises/11_debug_profile_autotune.ipynb). The first one is four bugs and no
-# words.
+# Open [the exercises of lesson 11](../exercises/11_debug_profile_autotune.ipynb). The first one gives you four bugs and
+# no verdicts.
 #
 # ## Further
 #
@@ -645,9 +658,10 @@ for shape in ((8, 128), (24, 256)):
 #
 # ### From your lines to bundles
 #
-# JAX traces your kernel to a jaxpr: reads and writes of references, and operations on arrays of any shape. Pallas writes
-# that down in Mosaic, a dialect of MLIR. libtpu cuts its vectors into registers, lowers them to LLO, one line an
-# instruction, and packs the instructions into bundles. Here are the two ends. (Mosaic and LLO lie between them.)
+# JAX traces your kernel to a jaxpr, which reads and writes references and operates on arrays of any shape. Pallas
+# writes that down in Mosaic, a dialect of MLIR. Then libtpu cuts the vectors into registers, lowers them to LLO, with
+# one line per instruction, and packs the instructions into bundles. The cell shows the two ends, the jaxpr and a
+# bundle; Mosaic and LLO lie between them.
 
 # %%
 small = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -667,7 +681,7 @@ print("jaxpr:", *re.findall(r"^.*(?:<-|mul).*$", jaxpr, re.M), sep="\n")
 print("bundle:", *(operation.text for operation in busy.operations), sep="\n  ")
 
 # %% [markdown]
-# And a spill and a fill, out of the transform in one pass:
+# Here are a spill and a fill from the one-pass transform:
 
 # %%
 spilled = [
@@ -682,9 +696,9 @@ for number, words in (spilled[0], next(found for found in spilled if "vld" in fo
 # %% [markdown]
 # ### Where the roofline is wrong
 #
-# The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full,
-# latency: this course has shown all three. A fourth you cannot see here: a chip that gets too hot or draws too much power
-# lowers its clock. What would that do to a prediction?
+# The JAX team's article warns that a roofline takes the peak for granted. This course has shown three reasons not to:
+# pipeline bubbles, units that are not full, and latency. You cannot see a fourth here: a chip that gets too hot or
+# draws too much power lowers its clock. What would that do to a prediction?
 
 # %%
 print("clock   turn 8   turn 512   us, predicted (model)")
@@ -696,16 +710,18 @@ for clock in (1.0, 0.9, 0.7):
     print(f"{clock:5.0%} {us[0]:8.1f} {us[1]:10.1f}")
 
 # %% [markdown]
-# This is arithmetic on the compiler's figures: what the core binds grows as the clock falls, the waits for copies in it
-# included, if they count in cycles. What HBM binds does not, until the core is the slower. If a kernel is slower in a
-# long run than in a short one, suspect the clock before your code.
+# This is arithmetic on the compiler's figures. If the core binds, the time grows as the clock falls, and so do the
+# core's waits for copies, if they count in cycles. If HBM binds, the time does not change until the core becomes the
+# slower of the two. So if a kernel is slower in a long run than in a short one, suspect the clock before your code.
 #
 # ### A profile in Keras
 #
-# `keras.callbacks.TensorBoard(folder, profile_batch=(2, 4))` profiles three batches, if TensorFlow and TensorBoard are installed.
-# Without them a callback of ten lines will do; ours stands in `tools/record_traces.py`.
+# `keras.callbacks.TensorBoard(folder, profile_batch=(2, 4))` profiles three batches, if TensorFlow and TensorBoard are
+# installed. Without them a callback of ten lines will do; ours is in `tools/record_traces.py`.
 #
 # ### What a kernel is worth
+#
+# The table shows how much of a step you save with a faster kernel for a part of it.
 
 # %%
 print("share of the step   kernel 1.1x as fast   2x   5x")
@@ -714,14 +730,15 @@ for share in (0.05, 0.2, 0.5):
     print(f"{share:17.0%} {won[0]:21.1%} {won[1]:5.0%} {won[2]:4.0%}   of the step saved")
 
 # %% [markdown]
-# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and
-# compilers lag behind what the best kernels do, since they solve the general case.
+# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers
+# lag behind the best kernels, because they solve the general case.
 #
 # ### Inside one kernel
 #
-# A TPU's profile has lanes for each core: its programs, their operations, a Pallas kernel as one bar. What happens inside
-# the bar it does not show. Here is a kernel's inside in the same format: **predicted (model)**, the loop of lesson 5 with
-# the compiler's latency and work. Nothing of it was measured. **Look** how much of the lane of the core is empty.
+# A TPU's profile has lanes for the programs of each core and for their operations, and shows a Pallas kernel as a
+# single bar. It does not show what happens inside. The cell below shows the inside of a kernel in the same format:
+# **predicted (model)**, the loop of lesson 5 with the compiler's latency and work. Nothing in it was measured. **Look
+# for** how much of the core's lane is empty.
 
 # %%
 in_steps = functools.partial(softmax, turn=32, rows=128)
@@ -738,7 +755,7 @@ print(
 # %% [markdown]
 # ### What a print costs
 #
-# A print is a part of the program.
+# A print is a part of the program, so it takes bundles.
 
 # %%
 for say in (False, True):
@@ -746,16 +763,17 @@ for say in (False, True):
     print(f"with the print: {say!s:5}  {report.bundles} bundles")
 
 # %% [markdown]
-# On a TPU it takes scalars of 32 bits, or one vector. The lines go to a log. JAX's own tests (pull request 39148) compile
-# the function with `compiler_options={"xla_tpu_enable_log_recorder": "true"}` to see them. We have no chip to try it.
+# On a TPU, `debug_print` takes 32-bit scalars or one vector, and the lines go to a log. To see them, JAX's own tests
+# (pull request 39148) compile the function with `compiler_options={"xla_tpu_enable_log_recorder": "true"}`. We have no
+# chip to try it on.
 #
-# A chip can be asked for poison: `with pl.enable_poison_buffers(True):` fills what `pl.run_scoped` allocates
+# You can also ask a chip for poison: `with pl.enable_poison_buffers(True):` fills what `pl.run_scoped` allocates
 # ([docs/judges.md](../docs/judges.md) says what it leaves out).
 #
-# ### Costs that are kept
+# ### Costs kept in a test
 #
-# What a kernel costs can be kept in a test: `kernel_costs` does it, from a file beside the test. Here is what that looks
-# like from inside: the costs of `turn=32` are kept, and somebody makes it 8.
+# A test can also guard what a kernel costs: the fixture `kernel_costs` compares the costs with those in a file beside
+# the test. The cell shows how this works: it keeps the costs of `turn=32`, and then somebody changes it to 8.
 
 # %%
 costs_file = pathlib.Path(tempfile.mkdtemp()) / "kernel_costs.json"
@@ -763,12 +781,13 @@ for turn, update in ((32, True), (32, False), (8, False)):
     costs = testing.KeptCosts(costs_file, "test_softmax", update=update)
     report = compiler.compile_tpu(functools.partial(softmax, turn=turn), table)
     said = costs.complaint(testing.Costs.of(report))
-    print(f"turn {turn:2}:", said.splitlines()[0] if said else "as it was")
+    print(f"turn {turn:2}:", said.splitlines()[0] if said else "unchanged")
 
 # %% [markdown]
 # ### A profile of your own
 #
-# On a TPU this cell profiles the softmax, and prints the chip's own times of each run. Elsewhere it says what is missing.
+# On a TPU this cell profiles the softmax and prints the chip's own times for each run. Elsewhere it says what is
+# missing.
 
 
 # %%
@@ -780,20 +799,20 @@ except bench.NoAccelerator:
 # %% [markdown]
 # ### A TPU's profile
 #
-# We ship none. The repository of xprof, the profiler's own (`openxla/xprof` on GitHub, Apache-2.0), has demos in
-# `demo/plugins/profile`, and a smaller recording of TPUs in `xprof/convert/test_xplanes`. We have opened neither.
-# `jax.profiler.ProfileData.from_file(path)` opens such a file: planes are devices, lines are lanes.
+# We ship none. The repository of the profiler, xprof (`openxla/xprof` on GitHub, Apache-2.0), has demos in
+# `demo/plugins/profile` and a smaller recording of TPUs in `xprof/convert/test_xplanes`; we have opened neither.
+# `jax.profiler.ProfileData.from_file(path)` opens such a file, in which planes are devices and lines are lanes.
 #
 # ### Checks inside a kernel
 #
-# `pl.debug_check(condition, message)` stops a kernel, with `pl.enable_debug_checks(True)`: on a TPU. In the simulator it says
-# nothing, whatever the condition:
+# On a TPU, `pl.debug_check(condition, message)` stops a kernel if the condition is false, provided that
+# `pl.enable_debug_checks(True)` is set. In the simulator it does nothing, whatever the condition:
 
 
 # %%
 def checked(x):
     def kernel(x_ref, o_ref):
-        pl.debug_check(jnp.all(x_ref[...] > 0), "a number that is not positive")
+        pl.debug_check(jnp.all(x_ref[...] > 0), "a value that is not positive")
         o_ref[...] = jnp.log(x_ref[...])
 
     return pl.pallas_call(kernel, out_shape=x)(x)
