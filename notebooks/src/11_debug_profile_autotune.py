@@ -46,7 +46,7 @@ def butterflies(values):
 
 
 def transform(x, passes, steps=1):
-    """Transform the registers of x, a power of 2, once in each grid step."""
+    """Transform the len(x) registers of x, a power of 2, once in each grid step."""
     n, few = x.shape[0], min(8, x.shape[0] // 4)
 
     def kernel(x_ref, o_ref):

@@ -100,7 +100,7 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 
 # %% answer="11.3" name="as it was" judge="exercise" says="it spills 468 registers"
 def mended(x):
-    """(x - mean) / deviation of each row of x[M, N], in blocks of 256 rows, without spills."""
+    """Return (x - mean) / deviation of each row in blocks of 256 rows, without spills."""
 
     def kernel(x_ref, o_ref):
         x = x_ref[...]
@@ -115,22 +115,22 @@ def mended(x):
 
 
 # %% answer="11.3" name="eight rows a turn" judge="exercise" says="Nothing spills. It takes 65.4 us(?s:.)*more rows a turn"
-# -    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
+# -    turn = 16  # rows: 16 x 2048 values fill half of the registers
 # +    turn = 8
 
 
 # %% answer="11.3" name="64 rows a turn" judge="exercise" says="it spills 157 registers"
-# -    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
+# -    turn = 16  # rows: 16 x 2048 values fill half of the registers
 # +    turn = 64
 
 
 # %% answer="11.3" name="32 rows, as in the lesson" judge="exercise" says="it spills 30 registers"
-# -    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
+# -    turn = 16  # rows: 16 x 2048 values fill half of the registers
 # +    turn = 32
 
 
 # %% answer="11.3" name="smaller blocks" judge="exercise" says="the blocks of 256 rows stay"
-# -    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
+# -    turn = 16  # rows: 16 x 2048 values fill half of the registers
 # +    turn = 32
 
 # -        @pl.loop(0, 256 // turn)
@@ -144,8 +144,8 @@ def mended(x):
 
 
 # %% answer="11.3" name="a turn too few" judge="numbers" says="nan|never"
-# -    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
-# +    turn = 32  # rows: 32 x 1024 numbers fill half of the registers
+# -    turn = 16  # rows: 16 x 2048 values fill half of the registers
+# +    turn = 32  # rows: 32 x 1024 values fill half of the registers
 
 # -        @pl.loop(0, 256 // turn)
 # +        @pl.loop(0, 256 // turn - 1)
@@ -310,8 +310,8 @@ def data():
 
 
 # %% answer="11.7" name="data in bfloat16" judge="exercise" says="returned an array bfloat16.8, 130."
-# -    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and ragged
-# +    return -1 - jax.random.uniform(jax.random.key(0), (8, 130)).astype(jnp.bfloat16)  # below 0, and ragged
+# -    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and a ragged width
+# +    return -1 - jax.random.uniform(jax.random.key(0), (8, 130)).astype(jnp.bfloat16)  # below 0, and a ragged width
 
 
 # %% answer="11.8" name="too short" judge="exercise" says="words"
@@ -335,8 +335,8 @@ advice = 40
 
 
 # %% answer="11.9" name="NaN counts as fine" judge="numbers" says="at .0, 3. is 0; it should be 64"
-# -        fine = size < jnp.inf  # false for NaN, too
-# +        fine = ~(size >= jnp.inf)  # false for NaN, too
+# -        fine = size < jnp.inf  # false for NaN as well
+# +        fine = ~(size >= jnp.inf)  # false for NaN as well
 
 
 # %% answer="11.9" name="begins anew in each block" judge="numbers" says="sets\\s+everything anew"
@@ -425,7 +425,7 @@ def balanced(x):
 
 
 # %% answer="11.9" name="3e38 stands for inf" judge="numbers" says="a finite number counts as bad"
-# -        fine = size < jnp.inf  # false for NaN, too
+# -        fine = size < jnp.inf  # false for NaN as well
 # +        fine = size < 3e38
 
 

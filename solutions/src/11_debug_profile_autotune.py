@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Exercises 11: Debug, profile, autotune
 #
-# Four cases for a detective, one repair, spills to remove, a line to fit, an autotuner and a table to write, a test to write,
-# one thing to explain. Nothing here needs a TPU.
+# You solve four cases, repair a kernel whose test was green, remove spills, fit a line to published times, write an
+# autotuner, a table for its results and a regression test, and explain a profile. Nothing here needs a TPU.
 #
-# Come here from [lesson 11](../notebooks/11_debug_profile_autotune.ipynb). About 60 minutes. Short of time? Do 11.1 and 11.5.
-# Want more? 11.9 and 11.10, 60 minutes, begin with an empty cell.
+# Come here from [lesson 11](../notebooks/11_debug_profile_autotune.ipynb). About 60 minutes. Short of time? Do 11.1 and
+# 11.5. Want more? 11.9 and 11.10, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -26,18 +26,19 @@ from course_lib import compiler, testing
 #
 # *Difficulty 2 of 5. 12 minutes, 4 lines. Fast track.*
 #
-# Four kernels take the blocks of 8 rows of x[M, 128], and return their mean (`case_a`) or their sum (the others). Each has one wrong
-# line. Run them with the tools of the lesson; `simulated` is below the code. The judges
-# would tell you too much; leave them for the end. For each case name the line, `"line 3"`, and the cause. Where two lines could
-# be mended, name the one that does not do what its names say. The causes:
+# Four kernels go through x[M, 128] in blocks of 8 rows and return the mean of the blocks (`case_a`) or their sum (the
+# others). Each has one wrong line. Run them with the tools of the lesson; the cell below the code defines `simulated`.
+# The judges would tell you too much, so leave them for the end. For each case name the line, such as `"line 3"`, and
+# the cause. If you could repair a case in either of two lines, name the one that does not do what its names say. The
+# causes are:
 #
-# - `"count"`: a number of steps is not the number that is meant,
-# - `"garbage"`: memory is read that nobody wrote,
-# - `"order"`: steps rely on an order that is not promised,
-# - `"early"`: a buffer is read while a copy into it is under way,
+# - `"count"`: the kernel uses another number of steps than the one it needs,
+# - `"garbage"`: the kernel reads memory that nothing has written,
+# - `"order"`: the steps rely on an order that is not promised,
+# - `"early"`: the kernel reads a buffer while a copy into it is in flight,
 # - `"block"`: an index map names the wrong block.
 #
-# So each answer is a pair: `("line 3", "block")`.
+# So each answer is a pair, for example `("line 3", "block")`.
 
 
 # %% given="11.1-cases"
@@ -146,7 +147,7 @@ x = jnp.repeat(jnp.arange(1.0, 5.0), 8)[:, None] * jnp.ones(
 
 
 def simulated(fn, *args, random_seed=7, **knobs):
-    """What fn returns in JAX's TPU simulator with other settings than the course's."""
+    """Return what fn gives in JAX's TPU simulator with settings other than the course's."""
     knobs = pltpu.InterpretParams(random_seed=random_seed, **knobs)
     with pltpu.force_tpu_interpret_mode(knobs):
         result = jax.block_until_ready(fn(*args))
@@ -158,16 +159,16 @@ for case in (case_a, case_b, case_c, case_d):
     print(case.__name__, *simulated(case, x)[:, 0])
 
 # %%
-checks.listing("11.1")  # the same with the numbers of the lines
+checks.listing("11.1")  # the same code with line numbers
 
 # %% answer="11.1"
 found = {"A": None, "B": None, "C": None, "D": None}
 ### BEGIN SOLUTION
 found |= {
-    "A": ("line 9", "count"),  # a print of done says 4, 4, 4, 4
-    "B": ("line 27", "garbage"),  # rows 4 to 7 are NaN, and 10 with memory of zeros
-    "C": ("line 61", "order"),  # with two cores another sum comes out each time
-    "D": ("line 86", "early"),  # it adds buffer 1 while chunk 1 is on its way into it
+    "A": ("line 9", "count"),  # debug_print of done prints 4 in all four steps
+    "B": ("line 27", "garbage"),  # rows 4 to 7 are NaN, and right if memory is zero
+    "C": ("line 61", "order"),  # two cores return another sum in each run
+    "D": ("line 86", "early"),  # adds buffer 1 while the copy of chunk 1 is in flight
 }
 ### END SOLUTION
 
@@ -182,8 +183,8 @@ checks.check("11.1", found)
 #
 # *Difficulty 2 of 5. 6 minutes, 2 lines to change.*
 #
-# `broken(x)` is the largest number of each row of x[M, N], as [M, 1], for any sizes. Its author tested it, as below, and shipped it. It has two
-# mistakes. Copy it into the answer cell as `mended`, and mend both.
+# `broken(x)` should return the largest value of each row of x[M, N], as [M, 1], for any sizes. Its author tested it as
+# below and shipped it, but it has two mistakes. Copy it into the answer cell as `mended`, and repair both.
 
 
 # %% given="11.2-broken"
@@ -219,7 +220,7 @@ for shape in ((8, 128), (16, 300)):
 
 # %% answer="11.2"
 def mended(x):
-    """The largest number of each row of x[M, N], as [M, 1]."""
+    """Return the largest value of each row of x[M, N], as [M, 1]."""
     ### BEGIN SOLUTION
     n = x.shape[1]
 
@@ -255,9 +256,11 @@ checks.check("11.2", mended)
 #
 # *Difficulty 3 of 5. 8 minutes, 8 lines.*
 #
-# `spilling(x)` takes the mean off each row, and divides by the deviation, in blocks of 256 rows. Compile it for x[2048, 2048], look at its spills and
-# at what binds, and write `mended(x)`: the same blocks, **no spill**, and a time, predicted (compiler), of at most 1.1 times that of its bytes. 256 divides M.
-# That saves no time here, because the bytes bind. It saves VMEM, and the lesson's kernel was refused over less than two MiB of it.
+# `spilling(x)` subtracts the mean from each row and divides by the standard deviation, in blocks of 256 rows. Compile
+# it for x[2048, 2048], and look at its spills and at what binds. Then write `mended(x)` with the same blocks and **no
+# spill**; its time, predicted (compiler), may be at most 1.1 times the time of its bytes. 256 divides M. Removing the
+# spills saves no time here, because the bytes bind. It saves VMEM, and the lesson's kernel was refused over less than
+# two MiB of it.
 
 
 # %% given="11.3-spilling"
@@ -280,9 +283,9 @@ print(f"{report.spills} spills, {report.vmem_bytes / 2**20:.1f} MiB; binds: {rep
 
 # %% answer="11.3"
 def mended(x):
-    """(x - mean) / deviation of each row of x[M, N], in blocks of 256 rows, without spills."""
+    """Return (x - mean) / deviation of each row in blocks of 256 rows, without spills."""
     ### BEGIN SOLUTION
-    turn = 16  # rows: 16 x 2048 numbers fill half of the registers
+    turn = 16  # rows: 16 x 2048 values fill half of the registers
 
     def kernel(x_ref, o_ref):
         @pl.loop(0, 256 // turn)
@@ -311,14 +314,18 @@ checks.check("11.3", mended)
 #
 # *Difficulty 3 of 5. 7 minutes, 8 lines.*
 #
-# A page of JAX's documentation (`docs/pallas/tpu/matmul.ipynb`) has times of a bfloat16 product N x N x N in blocks of 128, **measured** on a v5e, from the host:
-# `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that each call has a price, and each step of the grid.
+# A page of JAX's documentation (`docs/pallas/tpu/matmul.ipynb`) gives times of a bfloat16 matmul N x N x N in blocks of
+# 128, **measured** on a v5e, from the host: `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that each
+# call costs a fixed time, and that each grid step costs another.
 #
-# - **A** The price of a step, all that it takes, as text with a unit (`"1.2 us"`; 2 % either way will do),
-# - **B** the price of a call (5 %),
-# - **C** the time for N = 8192 that follows (5 %). The answer tells what the page measured,
-# - **D** what of a step's price do these three times prove to be the cause: `"latency"` of its copies, `"work"` of the core, or `"neither"`?
-# - **E** What would tell: `"more sizes"`, `"blocks that stay"` where they are, `"float32"`, `"a longer axis"`?
+# - **A** What does a step cost, with everything in it? Answer as text with a unit, such as `"1.2 us"`; 2 % either way
+#   will do.
+# - **B** What does a call cost (5 %)?
+# - **C** What time follows for N = 8192 (5 %)? Once you are right, you see what the page measured.
+# - **D** What do these three times prove to be the cause of a step's cost: the `"latency"` of its copies, the `"work"`
+#   of the core, or `"neither"`?
+# - **E** Which experiment would tell: `"more sizes"`, `"blocks that stay"` where they are, `"float32"`, or `"a longer
+#   axis"`?
 
 # %% answer="11.4"
 fit = {"A": None, "B": None, "C": None, "D": None, "E": None}
@@ -330,8 +337,8 @@ fit |= {
     "A": f"{each * 1e6} us",
     "B": f"{call * 1e3} ms",
     "C": f"{(call + steps[8192] * each) * 1e3} ms",
-    "D": "neither",  # every step copies, with two buffers
-    "E": "blocks that stay",  # index maps that do not move: then there is no copy
+    "D": "neither",  # each has copies and work in all of its steps
+    "E": "blocks that stay",  # with constant index maps no step copies
 }
 ### END SOLUTION
 
@@ -346,18 +353,20 @@ checks.check("11.4", fit)
 #
 # *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
 #
-# Write `tune(shape, ask)`: it returns good blocks (bm, bk, bn) for a bfloat16 product of `shape` = (m, k, n), with lesson 7's kernel and 16 MiB of VMEM.
+# Write `tune(shape, ask)`, which returns good blocks (bm, bk, bn) for a bfloat16 matmul of `shape` = (m, k, n), with
+# the kernel of lesson 7 and 16 MiB of VMEM.
 #
 # - A side is a power of two from 128 to 4096 that divides its axis. An axis shorter than 128 is one block.
-# - `ask(blocks)` gives the seconds, predicted (compiler), or None if the compiler refuses them. The lesson asked twelve times. You may ask about 6 different blocks.
-# - What you return is one that you asked about, and may take 1.03 times as long as the best of all.
+# - `ask(blocks)` returns the seconds, predicted (compiler), or None if the compiler refuses the blocks. The lesson
+#   asked about twelve choices; you may ask about 6 different ones.
+# - You must return blocks that you asked about, and they may take at most 1.03 times as long as the best of all.
 #
-# The check tries it on six shapes, from 64 x 2048 x 8192 to 8192 x 256 x 512, and on three small ones.
+# The check tries your tuner on six shapes, from 64 x 2048 x 8192 to 8192 x 256 x 512, and on three small ones.
 
 
 # %% answer="11.5"
 def tune(shape, ask):
-    """Blocks (bm, bk, bn) for a product of (m, k, n); ask(blocks): seconds or None, for 6 blocks."""
+    """Return good (bm, bk, bn) for a matmul of (m, k, n), asking about at most 6."""
     ### BEGIN SOLUTION
     m, k, n = shape
 
@@ -396,14 +405,15 @@ checks.check("11.5", tune)
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #
-# Write `table(text, chip, shape, dtype, blocks=None)`, a table of tuned blocks as the text of a JSON file; `text` is what the file holds so far, "" at first.
-# With `blocks` it returns the new text, in which they are kept for this chip, shape and dtype. Without, it returns the blocks that are kept there, as a
-# tuple, or None. Below the cell it is used with a file.
+# Write `table(text, chip, shape, dtype, blocks=None)`, a table of tuned blocks that is stored as the text of a JSON
+# file. `text` is what the file contains so far, and "" at first. With `blocks`, the function returns the new text,
+# which also keeps these blocks for this chip, shape and dtype. Without `blocks`, it returns the blocks that `text`
+# keeps for them, as a tuple, or None if there are none. The cell below uses it with a file.
 
 
 # %% answer="11.6"
 def table(text, chip, shape, dtype, blocks=None):
-    """The new text with ``blocks`` in it; or, without, the blocks kept in ``text``, None for none."""
+    """Return the new text with ``blocks``; without them, the blocks in ``text`` or None."""
     ### BEGIN SOLUTION
     kept = json.loads(text or "{}")
     key = f"{chip} {shape} {dtype}"
@@ -430,16 +440,19 @@ checks.check("11.6", table)
 #
 # *Difficulty 2 of 5. 5 minutes, 2 lines.*
 #
-# Below is a test of any kernel that claims to return the largest number of each row, as 11.2 has it: read `broken`
-# there, and find its two mistakes, before you begin. The test wants data. Write `data()`, which returns a float32 x[M, N], so that the test passes the
-# mended kernel, and fails each of the two mistakes, also where only one of them is left.
+# The cell below the answer tests any kernel that claims to return the largest value of each row, as in 11.2. Before you
+# begin, read `broken` there and find its two mistakes. The test needs data: write `data()`, which returns a float32
+# x[M, N], such that the test passes the repaired kernel and fails each of the two mistakes, even if only one of them is
+# left.
 
 
 # %% answer="11.7"
 def data():
-    """x[M, N] that shows both mistakes of 11.2, each of them alone."""
+    """Return x[M, N] that exposes both mistakes of 11.2, even one alone."""
     ### BEGIN SOLUTION
-    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and ragged
+    return -1 - jax.random.uniform(
+        jax.random.key(0), (8, 130)
+    )  # below 0, and a ragged width
     ### END SOLUTION
 
 
@@ -459,17 +472,18 @@ checks.check("11.7", data)
 #
 # *No points. 4 minutes, three or four sentences.*
 #
-# A colleague shows you a profile of a training step: the TPU is idle for 40 % of it, in one gap, and a softmax takes 5 % of the step and uses next to nothing of the MXU. "I will write
-# a kernel for the softmax." What do you say? Write, and run both cells: the check shows ours. Then judge yours: below your text add
-# `checks.assess("11.8", "yes")`, or `"partly"`, or `"no"`.
+# A colleague shows you a profile of a training step. The TPU is idle for 40 % of it, in one gap, and a softmax takes 5
+# % of the step and uses next to nothing of the MXU. "I will write a kernel for the softmax," your colleague says. What
+# do you answer? Write your text and run both cells; the check shows ours. Then judge yours: add `checks.assess("11.8",
+# "yes")` below your text, or `"partly"`, or `"no"`.
 
 # %% answer="11.8"
 advice = None
 ### BEGIN SOLUTION
-advice = """First the gap: look what the host does meanwhile. If it loads a batch, no kernel makes that
-gap shorter; the loader has to be ahead. That a softmax hardly uses the MXU is normal: it has no product, and is bound
-by its bytes. Divide them by the bandwidth; if the softmax takes about that, it is as good as it gets.
-And all of it is 5 % of the step, so more than 5 % cannot be won."""
+advice = """First find out what the host does during the gap. If it loads a batch, no kernel makes the gap
+shorter, and the loader has to work ahead. It is normal that a softmax hardly uses the MXU, because it has no
+matmul and is bound by HBM. Divide its bytes by the bandwidth: if the softmax takes about that long, it is as fast
+as it can be. And since it takes only 5 % of the step, no kernel for it can save more than 5 %."""
 checks.assess("11.8", "yes")
 ### END SOLUTION
 
@@ -484,9 +498,10 @@ checks.check("11.8", advice)
 #
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
-# A training run has NaN somewhere. Write a kernel that says where: `census(x)` of a float32 x[M, N] returns two arrays of shape [1, N]: as int32 how many numbers of each
-# column are NaN or infinite, and as float32 the largest size, |x|, of those that are not (0 where none is left). Any M; 128 divides N. x is read once, nothing spills, and the blocks do
-# not grow with M.
+# A training run has NaN somewhere, and you write a kernel that says where. `census(x)` takes a float32 x[M, N] and
+# returns two arrays of shape [1, N]. The first, in int32, says how many values of each column are NaN or infinite. The
+# second, in float32, is the largest |x| among the other values of the column, or 0 if none is left. M can be anything,
+# and 128 divides N. The kernel reads x once and spills nothing, and its blocks do not grow with M.
 
 # %% answer="11.9"
 census = None
@@ -507,7 +522,7 @@ def census(x):
 
         row = rows * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
         ours, size = row < m, jnp.abs(x_ref[...])
-        fine = size < jnp.inf  # false for NaN, too
+        fine = size < jnp.inf  # false for NaN as well
         bad = jnp.where(ours & ~fine, 1, 0)
         bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)
         largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
@@ -539,8 +554,9 @@ checks.check("11.9", census)
 #
 # *Difficulty 5 of 5. 30 minutes, 30 lines. Further.*
 #
-# Divide a matrix of positive numbers by the sum of each row, then by the sum of each column, six times: `reference` below. All of it fits into VMEM. Counted are
-# the cycles, predicted (compiler), for x[256, 2048]. Par is 16,000.
+# Take a matrix of positive values, and divide it by the sum of each row and then by the sum of each column, six times,
+# as `reference` below does. The whole matrix fits into VMEM. We count the cycles, predicted (compiler), for x[256,
+# 2048]. Par is 16,000.
 
 
 # %% given="11.10"
