@@ -321,7 +321,7 @@ checks.check("11.3", mended)
 # - **A** What does a step cost, with everything in it? Answer as text with a unit, such as `"1.2 us"`; 2 % either way
 #   will do.
 # - **B** What does a call cost (5 %)?
-# - **C** What time follows for N = 8192 (5 %)? Once you are right, you see what the page measured.
+# - **C** What time follows for N = 8192 (5 %)? Once all five are right, the check says what the page measured.
 # - **D** What do these three times prove to be the cause of a step's cost: the `"latency"` of its copies, the `"work"`
 #   of the core, or `"neither"`?
 # - **E** Which experiment would tell: `"more sizes"`, `"blocks that stay"` where they are, `"float32"`, or `"a longer
@@ -450,9 +450,7 @@ checks.check("11.6", table)
 def data():
     """Return x[M, N] that exposes both mistakes of 11.2, even one alone."""
     ### BEGIN SOLUTION
-    return -1 - jax.random.uniform(
-        jax.random.key(0), (8, 130)
-    )  # below 0, and a ragged width
+    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and ragged
     ### END SOLUTION
 
 

@@ -1,4 +1,4 @@
-"""Four kernels that are wrong, each in a different way: find the line, and the cause."""
+"""Four kernels that are wrong in different ways: find the line and the cause of each."""
 
 import inspect
 import linecache
@@ -51,7 +51,7 @@ def function(case: str, source: str) -> Callable:
 
 
 def refused(case: str, source: str) -> bool:
-    """Whether any of the four judges refuses a case."""
+    """Return whether any of the four judges refuses a case."""
     x = jax.random.normal(jax.random.key(0), (32, 128))
     return any(v.passed is False for v in judges.judge(function(case, source), _wanted(case), x, simulate=False))
 
@@ -68,7 +68,7 @@ def _line(case: str, others: dict[str, str], why: str) -> Choose:
     options = tuple(sorted((right, *wrong), key=lambda option: int(option.split()[1])))
 
     def proof() -> str:
-        """Return the line that, once replaced, makes all judges pass."""
+        """Return the right line if all judges pass once it is replaced; "none" otherwise."""
         return right if refused(case, LISTING) and not refused(case, mended(case)) else "none"
 
     return Choose(options=options, right=right, wrong=wrong, why=why, proof=proof, next=LOOK[case])
@@ -80,17 +80,17 @@ def _cause(right: str, wrong: dict[str, str], why: str, proof: Callable[[], str]
 
 
 ELSE = {
-    "count": "Which number of steps would be wrong, and what should it be?",
-    "garbage": "Which place would be read before anything is written to it? Poison shows such a place.",
-    "order": "Would another seed, or a second core, change what comes out?",
-    "early": "Does this kernel start a copy by itself?",
-    "block": "Write the maps out: which block comes at which step? Is it another than the one that is meant?",
+    "count": "Which number of steps is wrong, and what should it be?",
+    "garbage": "Which element would be read before anything is written to it? Poison exposes such an element.",
+    "order": "Would another seed or a second core change the result?",
+    "early": "Does this kernel start a copy itself?",
+    "block": "Write out which block the index maps name at each step. Is any of them not the one that is needed?",
 }
 LOOK = {
-    "A": "add a pl.debug_print of done and of o_ref[0, 0] to a copy of it, and compare with pencil and paper.",
-    "B": "look at the first column of what it returns, all eight rows.",
-    "C": "ask the simulator in which order it ran, and on which core.",
-    "D": "print slot and two_ref[0, 0, 0], two_ref[1, 0, 0] right before the sum; or ask with detect_races=True.",
+    "A": "add a pl.debug_print of done and o_ref[0, 0] to a copy of the kernel, and check each line by hand.",
+    "B": "look at the first column of the result, in all eight rows.",
+    "C": "ask the simulator in which order the steps ran, and on which core.",
+    "D": "print slot, two_ref[0, 0, 0] and two_ref[1, 0, 0] right before the addition, or run with detect_races=True.",
 }
 
 
@@ -106,21 +106,21 @@ def _poisoned() -> str:
 
 
 def _another_order() -> str:
-    """Prove case C: it is right on one core, which runs the steps in order."""
+    """Prove case C: it is right on one core, which runs the steps in order, and wrong on two."""
     x = jnp.ones((32, 128))
     alone = judges.simulator_judge(cases.case_c, _wanted("C"), x).passed
     return "order" if alone and not judges.races_judge(cases.case_c, _wanted("C"), x).passed else "none"
 
 
 def _counted() -> str:
-    """Prove case A: it is right if there is only one step."""
+    """Prove case A: it is right with one step and wrong with four."""
     one, four = (jax.random.normal(jax.random.key(0), (rows, 128)) for rows in (8, 32))
     passes = [judges.numbers_judge(cases.case_a, _wanted("A"), x).passed for x in (one, four)]
     return "count" if passes == [True, False] else "none"
 
 
 def _too_early() -> str:
-    """Prove case D: it adds a chunk whose copy is still in flight, or none."""
+    """Prove case D: the simulator finds a read before the copy has arrived."""
     verdict = judges.simulator_judge(cases.case_d, _wanted("D"), jnp.ones((32, 128)))
     return "early" if "before the copy" in " ".join(str(verdict).split()) else str(verdict)
 
@@ -130,16 +130,16 @@ PARTS = {
         _line(
             "A",
             {
-                "pl.program_id(0) == 0": "It begins at the first step, as it should.",
-                "o_ref[...] +=": "That is how a mean is carried on, if done is what its name says. Is it?",
-                "lambda i: (0, 0)": "One block of the output, which stays. That is meant.",
+                "pl.program_id(0) == 0": "The kernel initializes o_ref in the first step, as it should.",
+                "o_ref[...] +=": "This is how a running mean is updated, if done is what its name says. Is it?",
+                "lambda i: (0, 0)": "The output is one block, which stays in VMEM for all steps. That is intended.",
             },
-            "done is 4 at every step.",
+            "done is 4 in every step.",
         ),
         _cause(
             "count",
-            {"garbage": "Nothing in it is NaN."},
-            "it divides by the steps there are, not by those that are done.",
+            {"garbage": "Nothing in its result is NaN, although the simulator fills memory with NaN."},
+            "it divides by the number of all steps, not of those that are done.",
             _counted,
         ),
     ),
@@ -147,16 +147,16 @@ PARTS = {
         _line(
             "B",
             {
-                "pl.program_id(0) == 0": "That is the first step. What happens in it?",
-                "acc_ref[...] += x_ref[...]": "It adds. What was there before?",
-                "o_ref[...] = acc_ref[...]": "It stores what is there, at the last step.",
+                "pl.program_id(0) == 0": "This is the first step. What does the kernel do in it?",
+                "acc_ref[...] += x_ref[...]": "This line adds to acc_ref. What was there before?",
+                "o_ref[...] = acc_ref[...]": "This line stores acc_ref in the last step. Was it right until then?",
             },
-            "four of the eight rows are set.",
+            "it sets only four of the eight rows.",
         ),
         _cause(
             "garbage",
-            {"count": "Are all rows wrong? Which are?"},
-            "half of the scratch is read before anybody wrote it.",
+            {"count": "Are all rows of the result wrong? If not, which ones are?"},
+            "half of the scratch is read before anything is written there.",
             _poisoned,
         ),
     ),
@@ -165,15 +165,15 @@ PARTS = {
             "C",
             {
                 "pl.program_id(0) == 0": "Step 0 sets the sum to zero. When does step 0 run?",
-                "o_ref[...] += x_ref[...]": "It adds a block to a sum that lies there, if the steps come in order.",
-                "lambda i: (0, 0)": "All steps share this block. That is meant: who says they may run at once?",
+                "o_ref[...] += x_ref[...]": "It adds a block to the sum, which is right if the steps come in order.",
+                "lambda i: (0, 0)": "All steps share this output block, as intended. Which line lets them run at once?",
             },
-            "it promises that any order will do.",
+            "it promises that the steps may run in any order.",
         ),
         _cause(
             "order",
-            {"garbage": "It is right on one core, in order: nothing is read before it is written there."},
-            "the sum needs step 0 first, and one core.",
+            {"garbage": "One core, step by step, gives the right sum, so nothing is read before it is written."},
+            "the sum needs step 0 first, and all steps on one core.",
             _another_order,
         ),
     ),
@@ -181,21 +181,21 @@ PARTS = {
         _line(
             "D",
             {
-                "fetch(0, 0).start()": "The first chunk, into the first buffer, before the loop. Good.",
-                "fetch(i, slot).wait()": "It waits for the chunk of this turn, in the buffer of this turn.",
-                "fetch(i + 1, 1 - slot).start()": "The next chunk goes into the other buffer, before the sum. Good.",
+                "fetch(0, 0).start()": "This copies the first chunk into the first buffer, as it should.",
+                "fetch(i, slot).wait()": "This waits for the chunk of this iteration, in the buffer of this iteration.",
+                "fetch(i + 1, 1 - slot).start()": "This copies the next chunk into the other buffer, as it should.",
             },
-            "it adds the other buffer.",
+            "it adds the buffer whose copy is in flight.",
         ),
         _cause(
             "early",
             {
-                "garbage": "What is there, is there because of a copy. When has it arrived?",
-                "block": "No index map is wrong: there is none that counts. Which buffer is read, and what is on "
-                "its way into it?",
-                "order": "There is one core, and a loop. What runs beside it?",
+                "garbage": "Everything in the buffers comes from a copy. When has that copy arrived?",
+                "block": "No index map is wrong, because the kernel copies by hand. Which buffer does it read, and "
+                "what is being copied into it?",
+                "order": "There is one core and one loop. What runs beside them?",
             },
-            "the copy into that buffer is still under way.",
+            "the copy into that buffer is still in flight.",
             _too_early,
         ),
     ),
@@ -207,17 +207,15 @@ EXERCISE = Exercise(
     kind="several",
     defines="found",
     listing=LISTING,
-    asks=Several(parts=PARTS, why="a count, garbage, an order that nobody promised, a copy not waited for."),
+    asks=Several(parts=PARTS, why="a wrong count, garbage, an order that nobody promised, and a copy in flight."),
     hints=(
-        "A gives wrong numbers, B gives NaN in some rows, C is right here and wrong with other settings, D "
-        "depends on when "
-        "a copy arrives. Which tool is for which?",
-        "A: debug_print of done. B: which rows are NaN, and who should have set them? C: simulated() with two "
-        "cores. D: "
-        "what is printed from the two buffers just before the sum? Or simulated(case_d, x, detect_races=True).",
-        "A: compare num_programs with program_id. B: read the first step. C: read the compiler_params. D: which "
-        "buffer has "
-        "been waited for?",
+        "A returns wrong values, B returns NaN in some rows, C is right here and wrong with other settings, and D "
+        "depends on when a copy arrives. Which tool fits which case?",
+        "A: print done with pl.debug_print. B: which rows are NaN, and which line should have set them? C: run "
+        "simulated(case_c, x, num_cores_or_threads=2). D: print both buffers just before the addition, or run "
+        "simulated(case_d, x, detect_races=True).",
+        "A: compare num_programs with program_id. B: read what the first step does. C: read the compiler_params. D: "
+        "which of the two buffers has the loop waited for?",
     ),
     points=4,
 )

@@ -24,26 +24,25 @@ EXERCISE = Exercise(
     reference=reference,
     slips=(
         judges.Slip(
-            means="a 0 is among the numbers, and it is larger than all of x",
+            means="the maximum takes in a 0, which is larger than every value of x",
             value=lambda x: jnp.maximum(reference(x), 0),
-            next="which number is smaller than every other? Ask it of the beginning, and of the mask.",
+            next="which value is smaller than every other? Both the initial maximum and the mask need it.",
         ),
         *(
             judges.Slip(
-                means=f"the maximum begins with {low:g}, or the mask puts it in, and it is larger than all of x",
+                means=f"the maximum starts at {low:g}, or the mask puts it in, and it is larger than every value of x",
                 value=lambda x, low=low: jnp.maximum(reference(x), low),
-                next="-jnp.inf is smaller than every other number, and no finite one is.",
+                next="use -jnp.inf, which is smaller than every other value; no finite one is.",
             )
             for low in (-1e4, -1e6, -1e9, -1e10, -1e20)
         ),
     ),
     hints=(
-        "Which numbers does the test draw? Which has it never seen?",
-        "What is the largest of three negative numbers and 0? Where does a 0 come from? "
-        "There may be more places than one.",
-        "Two zeros: one is where the maximum begins, one stands for the columns that do not exist. What is "
-        "smaller than every "
-        "number?",
+        "Which values does the test draw, and which has it never seen?",
+        "What is the largest of three negative values and 0? Look for every place where a 0 can come from; there may "
+        "be more than one.",
+        "There are two zeros. The maximum starts at one of them, and the other replaces the columns that do not exist. "
+        "Which value is smaller than every other?",
     ),
     points=2,
 )

@@ -8,7 +8,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments, at_random, with_still_rows
 
 LARGE = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
-MOST = 1.1  # times what its bytes take
+MOST = 1.1  # times as long as the bytes take
 EPSILON = 1e-6
 
 
@@ -29,18 +29,18 @@ def _without_spills(mended):
     except compiler.Unavailable:
         return None
     if not report.ok:
-        return f"For x[2048, 2048] the compiler refuses it: {report.error.what}", "mend that first."
+        return f"For x[2048, 2048] the compiler refuses the kernel. {report.error.what}", "repair that first."
     if report.spills:
         return (
-            f"For x[2048, 2048] it spills {report.spills} registers, and loads them again.",
-            "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn? "
-            "And what else has to lie in one?",
+            f"For x[2048, 2048] the kernel spills {report.spills} registers and loads them again.",
+            "a register holds 8 rows of 128 columns, and there are 64 of them. How many do the rows of one iteration "
+            "fill, and which other values need registers?",
         )
     if report.seconds > MOST * report.hbm_seconds:
         return (
-            f"Nothing spills. It takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, and its bytes "
-            f"{text.duration(report.hbm_seconds)}: the core waits in each turn, and there are many.",
-            "more rows a turn, as many as find registers.",
+            f"Nothing spills, but the kernel takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, and its "
+            f"bytes {text.duration(report.hbm_seconds)}. The core waits in each iteration, and there are many.",
+            "take more rows per iteration, as many as find registers.",
         )
     return None
 
@@ -49,8 +49,8 @@ def _in_blocks_of_256(mended):
     for operand in grid.walk(mended, LARGE).calls[0].operands:
         if operand.pipelined and tuple(operand.block_shape) != (256, 2048):
             return (
-                f"Its block of {operand.name} is {tuple(operand.block_shape)}; the blocks of 256 rows stay.",
-                "keep the call as it is, and change the kernel.",
+                f"Its block of {operand.name} is {tuple(operand.block_shape)}; it should stay (256, 2048).",
+                "leave the call as it is, and change the kernel.",
             )
     return None
 
@@ -64,7 +64,7 @@ EXERCISE = Exercise(
     reference=reference,
     slips=(
         judges.Slip(
-            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            means="1e-6 is missing under the root, so a row of zeros becomes 0 / 0",
             value=lambda x: reference(x, 0.0),
             next="add it to the mean of the squares, before the root.",
         ),
@@ -72,11 +72,11 @@ EXERCISE = Exercise(
     also=(_in_blocks_of_256, _without_spills),
     also_at=lambda: [(at_random(LARGE, 0),)],
     hints=(
-        "viz.bundle_diff shows where they are: loads and stores. How many registers do 256 rows of 2048 columns fill?",
-        "A loop over parts of the block: pl.loop, and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson. "
-        "Not a Python for: it is unrolled, and the values of all its turns are alive at once.",
-        "Rows x columns / 1024 is the number of registers that a turn fills. 8 rows a turn wait too often, and 32 rows "
-        "of 2048 columns leave nothing for the sums.",
+        "How many registers do 256 rows of 2048 columns fill? viz.bundle_diff shows the stores and loads of spills.",
+        "Loop over parts of the block with pl.loop and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson. "
+        "A Python for will not do: it is unrolled, so the values of all its iterations are alive at once.",
+        "An iteration fills rows x columns / 1024 registers. With 8 rows per iteration the core waits too often, and "
+        "32 rows of 2048 columns leave no register for the sums.",
     ),
     points=2,
 )

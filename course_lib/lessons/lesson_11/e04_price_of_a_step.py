@@ -36,7 +36,7 @@ def _predicted_ms() -> float:
 def _told_apart() -> str:
     """Simulate two machines, one that waits and one that works, and check that both give the published times."""
     each, call = fitted()
-    work = 0.1e-6  # seconds; the copy is so long that half of copy plus work is a step
+    work = 0.1e-6  # seconds; with two buffers, half of copy plus work is one step, so the copy takes the rest
     waits = {n: call + steps(n) * max(work, (2 * each - work + work) / 2) for n in PUBLISHED}
     works = {n: call + steps(n) * max(each, (0 + each) / 2) for n in PUBLISHED}
     return "neither" if all(abs(waits[n] / works[n] - 1) < 0.01 for n in PUBLISHED) else "latency"
@@ -80,12 +80,12 @@ PARTS = {
         unit="us",
         tolerance=0.02,
         near={
-            0.58138: "That is the first time divided by its steps. What else is in it, besides steps?",
-            22.8: "(N / 128)^2 is the number of blocks of the result. How many steps has each?",
-            0.0445: "Count the steps: three axes of N / 128.",
-            233.7: "That divides by the difference of the sizes. A grid has (N / 128)^3 steps.",
+            0.58138: "That is the first time divided by its steps. What does this time include besides the steps?",
+            22.8: "(N / 128)^2 is the number of output blocks. How many steps does each of them take?",
+            0.0445: "Count the steps again: the grid has three axes of N / 128.",
+            233.7: "You divide by the difference of the sizes, but a grid has (N / 128)^3 steps.",
         },
-        why="the slope of a line through both.",
+        why="it is the slope of a line through both times.",
         proof=lambda: fitted()[0] * 1e6,
     ),
     "B": Predict(
@@ -93,9 +93,9 @@ PARTS = {
         unit="ms",
         tolerance=0.05,
         near={
-            0.29767: "That is all of the first time. Its 512 steps are in it.",
+            0.29767: "That is the whole first time, and it includes its 512 steps.",
         },
-        why="what is left of the first when its steps are taken off.",
+        why="it is what is left of the first time without its steps.",
         proof=lambda: fitted()[1] * 1e3,
     ),
     "C": Predict(
@@ -103,34 +103,34 @@ PARTS = {
         unit="ms",
         tolerance=0.05,
         near={
-            47.1: "Twice the size has four times the numbers. And how many times the steps?",
-            23.5: "Twice the size is more than twice the steps.",
-            188.3: "16 times? Three axes, each twice as long.",
+            47.1: "A matrix of twice the size has four times the elements. How many times the steps does it take?",
+            23.5: "Twice the size takes more than twice the steps.",
+            188.3: "You took 16 times the second time. The grid has three axes, each twice as long.",
         },
-        why="JAX's page measured 91.8 ms: 1.7 % less.",
+        why="JAX's page measured 91.8 ms, 1.7 % less.",
         proof=_predicted_ms,
     ),
     "D": Choose(
         options=("latency", "work", "neither"),
         right="neither",
         wrong={
-            "latency": "The compiler's simulator says so, with a latency of its own. Do these three times say so?",
-            "work": "A core that is busy for all of a step fits. Does a core that waits for half a long copy fit "
-            "less well?",
+            "latency": "The compiler's simulator says so, but with a latency of its own. Do these times prove it?",
+            "work": "A core that is busy for the whole step fits these times. Does a core that waits for half of a "
+            "long copy fit them less well?",
         },
-        why="each of the three copies in all of its steps, with two buffers.",
+        why="each of the three times has both causes in all of its steps.",
         proof=_told_apart,
-        next="write down two machines, one with a short copy and much work, one with the opposite, that both give A.",
+        next="write down two machines that both give A, one with short copies and much work, one with the opposite.",
     ),
     "E": Choose(
         options=("more sizes", "blocks that stay", "float32", "a longer axis"),
         right="blocks that stay",
         wrong={
-            "more sizes": "A fourth point on the same line. Both machines predict it equally well.",
-            "float32": "Then copies are longer and products dearer, both at once.",
-            "a longer axis": "More steps, each like the others. Their number does not tell what is in one.",
+            "more sizes": "A fourth time would lie on the same line, and both machines predict it equally well.",
+            "float32": "Then copies take longer and matmuls cost more, both at once.",
+            "a longer axis": "That gives more steps like the others, and their number does not tell what is in one.",
         },
-        why="without copies only the work is left.",
+        why="without the copies, only the work is left.",
         proof=_experiment,
     ),
 }
@@ -140,15 +140,14 @@ EXERCISE = Exercise(
     title="The price of a step, and what it cannot tell",
     kind="several",
     defines="fit",
-    asks=Several(parts=PARTS, why="a line through two times; a third near it; and no cause."),
+    asks=Several(parts=PARTS, why="the page measured 91.8 ms for N = 8192, near the line, which shows no cause."),
     hints=(
-        "Time = a call + steps times a step: two times, two unknowns. How many steps has a product of N in blocks "
-        "of 128?",
-        "A: the difference of the times over the difference of the steps. B: take the steps of one off its time. "
-        "D: two "
-        "causes are in each step. Is there one of the three times in which one of them is missing?",
-        "C: (8192 / 128)^3 steps. E: in which of the four kernels is one of the two causes gone, and the other as "
-        "before?",
+        "The time is that of a call plus the number of steps times that of a step, so two times give two unknowns. How "
+        "many steps does a matmul of size N take in blocks of 128?",
+        "A: divide the difference of the times by the difference of the steps. B: subtract the steps of one of the "
+        "times from it. D: each step has both causes. Is one of them missing in any of the three times?",
+        "C: there are (8192 / 128)^3 steps. E: which of the four experiments removes one of the two causes and leaves "
+        "the other as it was?",
     ),
     points=3,
 )

@@ -11,12 +11,12 @@ from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 from course_lib.lessons.lesson_11 import landscapes
 
-MOST = 6  # queries: trying the six largest blocks that fit is not enough
+MOST = 6  # questions; with so few it is not enough to try the largest blocks that fit
 NEAR = 1.03  # times the best of all
 
 
 def _small() -> list[tuple]:
-    """Return sizes whose compiler answers are stored, for the judges that run a kernel."""
+    """Return small sizes, for the judges that run a kernel; the compiler's answers for them are stored."""
     sizes = tuple(dict(zip("MKN", shape, strict=True)) for shape in landscapes.SMALL)
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
@@ -47,7 +47,7 @@ def _search(tune, shape: landscapes.Shape):
         if len(asked) > MOST:
             raise Unfit(
                 f"{call} asks about {MOST + 1} different blocks.",
-                f"sort before you ask, and ask about the first {MOST}.",
+                f"sort the choices first, and ask about the best {MOST} of them.",
                 headline=f"more than {MOST} questions.",
             )
         return rows[blocks]
@@ -57,7 +57,7 @@ def _search(tune, shape: landscapes.Shape):
         return None
     if found is None:
         raise Unfit(
-            f"{call} returned None, after {len(asked)} questions.{_refusals(rows, asked)}",
+            f"{call} returned None after {len(asked)} questions.{_refusals(rows, asked)}",
             _next(rows, asked),
             headline="it found nothing.",
         )
@@ -65,18 +65,20 @@ def _search(tune, shape: landscapes.Shape):
     best = min(seconds for seconds in rows.values() if seconds is not None)
     if rows[found] is None:
         raise Unfit(
-            f"{call} returned {found}, which the compiler refuses: too much VMEM.", "None is no time: leave it out."
+            f"{call} returned {found}, which the compiler refuses, because the blocks need too much VMEM.",
+            "leave out the blocks for which ask returns None.",
         )
     if found not in asked:
         raise Unfit(
-            f"{call} returned {found}, and has not asked about it.",
-            "return the fastest of those that you asked about: a guess is not an answer.",
+            f"{call} returned {found} without asking about it.",
+            "return the fastest of the blocks that you asked about, because a guess can be wrong.",
             headline="it did not ask.",
         )
     ratio = rows[found] / best
     if ratio > NEAR:
         said = (
-            f"{call} returned {found}: {text.duration(rows[found])}, {vocabulary.COMPILER}, {ratio:.2f} times the best."
+            f"{call} returned {found}. With these blocks the matmul takes {text.duration(rows[found])}, "
+            f"{vocabulary.COMPILER}, {ratio:.2f} times as long as with the best."
         )
         raise Unfit(f"{said} {_why(rows, asked, found)}", _next(rows, asked), headline="too far from the best.")
     return found
@@ -85,34 +87,34 @@ def _search(tune, shape: landscapes.Shape):
 def _checked(said: str, shape: landscapes.Shape, blocks) -> landscapes.Shape:
     """Return ``blocks`` as a tuple. Raise Unfit for blocks that the rules do not allow."""
     if not isinstance(blocks, (tuple, list)) or len(blocks) != 3 or any(type(b) is not int for b in blocks):
-        raise Unfit(f"{said} {described(blocks)}.", "blocks are (bm, bk, bn), three whole numbers.")
+        raise Unfit(f"{said} {described(blocks)}.", "use (bm, bk, bn), a tuple of three whole numbers.")
     blocks = tuple(blocks)
     if blocks not in datasets.product_searches()[shape].seconds:
         raise Unfit(
             f"{said} {blocks}, which the rule does not allow for {shape}.",
-            "each side is a power of two from 128 to 4096 that divides its axis; an axis below 128 is one block.",
+            "make each side a power of two from 128 to 4096 that divides its axis, and an axis below 128 one block.",
         )
     return blocks
 
 
 def _refusals(rows: dict, asked: list) -> str:
     refused = sum(rows[blocks] is None for blocks in asked)
-    return f" {refused} of them were refused for their VMEM." if refused else ""
+    return f" The compiler refused {refused} of them for their VMEM." if refused else ""
 
 
 def _why(rows: dict, asked: list, found: landscapes.Shape) -> str:
     times = {blocks: rows[blocks] for blocks in asked if rows[blocks] is not None}
     if times and rows[found] > min(times.values()):
-        return f"Among those it asked about is {min(times, key=times.get)}, which is faster."
-    return f"It asked about {len(asked)}, none of them near.{_refusals(rows, asked)}"
+        return f"Your tuner also asked about {min(times, key=times.get)}, which is faster."
+    return f"None of the {len(asked)} that it asked about is close enough.{_refusals(rows, asked)}"
 
 
 def _next(rows: dict, asked: list) -> str:
     if sum(rows[blocks] is None for blocks in asked) > len(asked) // 2:
-        return "count the VMEM of a choice before you ask: two buffers for each block, and the sum in float32."
+        return "count the VMEM of a choice before you ask: two buffers for each block, and the float32 accumulator."
     return (
-        "put those first that have few steps and few bytes: x is read n / bn times, or once where bk = k; y is read "
-        "m / bm times, or once where bk = k and bn = n."
+        "first ask about blocks with few steps and few bytes. x is read n / bn times, or once if bk = k; y is read "
+        "m / bm times, or once if bk = k and bn = n."
     )
 
 
@@ -126,16 +128,14 @@ EXERCISE = Exercise(
     build=with_tuner,
     achieved="your tuner finds fast blocks",
     hints=(
-        "Three parts: all legal choices (itertools.product), those that fit, and an order. Then ask, and take the "
-        "fastest "
-        "that is not None: ask gives None for what the compiler refuses.",
-        "VMEM in bytes: 4 (bm bk + bk bn + bm bn) for two buffers of bfloat16, and 4 bm bn for the sum. Leave a "
-        "MiB of the "
-        "16 for spills.",
-        "A guess that is good enough: the larger of steps times (bm bk bn / 65,536 + 300) cycles at 1.5 GHz and "
-        "the bytes at 819 GB/s; and on top the first and last blocks' bytes, which nothing hides. The bytes: x is read "
-        "n / bn times, or once where bk = k (its block stays, lesson 7); y m / bm times, or once where bk = k and "
-        "bn = n.",
+        "List all legal choices with itertools.product, keep those that fit, and sort them. Then ask about the first "
+        "six, and take the fastest; ask returns None for what the compiler refuses.",
+        "The blocks take 4 (bm bk + bk bn + bm bn) bytes of VMEM for two buffers of bfloat16 each, and 4 bm bn for the "
+        "accumulator. Leave one of the 16 MiB for spills.",
+        "This estimate is good enough to sort by: take the larger of steps times (bm bk bn / 65,536 + 300) cycles at "
+        "1.5 GHz and the bytes at 819 GB/s, and add the time of the first and the last blocks' bytes, which nothing "
+        "hides. x is read n / bn times, or once if bk = k, because its block stays (lesson 7); y is read m / bm "
+        "times, or once if bk = k and bn = n.",
     ),
     points=4,
 )

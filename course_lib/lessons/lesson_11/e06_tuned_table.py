@@ -1,4 +1,4 @@
-"""A table of tuned blocks, stored as the text of a file, by chip, shape and dtype."""
+"""A table that stores tuned blocks by chip, shape and dtype as the text of a file."""
 
 import json
 
@@ -18,7 +18,7 @@ OTHERS = {  # further entries, each different from the first in only one respect
     "another n": (("v5e", (256, 256, 512), "bfloat16"), (256, 128, 256)),
     "another dtype": (("v5e", (256, 256, 256), "float32"), (128, 128, 128)),
     "a third dtype": (("v5e", (256, 256, 256), "float16"), (128, 128, 256)),
-    "the same digits": (("v5e", (2562, 56, 256), "bfloat16"), (256, 56, 256)),  # as a key without separators has them
+    "other sizes with the same digits": (("v5e", (2562, 56, 256), "bfloat16"), (256, 56, 256)),
 }
 
 
@@ -28,17 +28,20 @@ def _cases() -> list[tuple]:
 
 
 def with_table(table):
-    """Return the matmul in the blocks that a table has stored. Raise Unfit if it does not store them."""
+    """Return the matmul in the blocks that ``table`` stores. Raise Unfit if it does not store them."""
     try:
         if table("", *KEY, BLOCKS) is None and table("", *KEY) is None:
             return lambda x, y: None
     except json.JSONDecodeError:
-        raise _lost('With the text "" json.loads raises an error.', "at first the text is empty: {} then.") from None
+        raise _lost(
+            'json.loads raises an error for the text "".', "the text is empty at first: start from {} then."
+        ) from None
     try:
         text = _kept(table)
     except KeyError as error:
         raise _lost(
-            f"It raises KeyError for {error}, which nobody has kept.", "return None then, as kept.get(key) does."
+            f"The table raises KeyError for {error}, which was never stored.",
+            "return None if the key is missing, as kept.get(key) does.",
         ) from None
     blocks = table(text, *KEY)
 
@@ -50,54 +53,62 @@ def with_table(table):
 
 def _kept(table) -> str:
     """Return the text in which the first key has BLOCKS and the others have theirs."""
-    _none(table("", *KEY), "In an empty text")
+    _none(table("", *KEY), "For an empty text,")
     first = text = _written(table, "", KEY, BETTER)
-    _same(table(text, *KEY), BETTER, "After blocks were kept, the table")
+    _same(table(text, *KEY), BETTER, "After its blocks were stored, the first key")
     for name, (key, blocks) in OTHERS.items():
         _none(table(text, *key), f"For {name}, {' '.join(map(str, key))},")
         text = _written(table, text, key, blocks)
     for _, (key, blocks) in OTHERS.items():
-        _same(table(text, *key), blocks, f"After all were kept, {' '.join(map(str, key))}")
-        _none(table(first, *key), "In the text as it was before")
-    _same(table(text, *KEY), BETTER, "After more were kept, the first")
+        _same(table(text, *key), blocks, f"After all were stored, {' '.join(map(str, key))}")
+        _none(table(first, *key), "For the text as it was before,")
+    _same(table(text, *KEY), BETTER, "After more were stored, the first key")
     _written(table, "", KEY, (256, 256, 128))  # another file
-    _same(table(text, *KEY), BETTER, "After something was kept in another text, the first")
+    _same(table(text, *KEY), BETTER, "After something was stored in another text, the first key")
     text = _written(table, text, KEY, BLOCKS)
-    _same(table(text, *KEY), BLOCKS, "After others were kept in its place, the first")
+    _same(table(text, *KEY), BLOCKS, "After other blocks were stored in their place, the first key")
     return text
 
 
 def _written(table, text: str, key: tuple, blocks: tuple) -> str:
     new = table(text, *key, blocks)
     if not isinstance(new, str):
-        raise _lost(f"With blocks it returned {described(new)}.", "return the new text of the file: json.dumps(...).")
+        raise _lost(
+            f"With blocks, the table returned {described(new)}.", "return the new text of the file: json.dumps(...)."
+        )
     try:
         json.loads(new)
     except ValueError:
-        raise _lost(f"The text {new!r:.60} is no JSON.", "json.dumps a dict: others read the file, too.") from None
+        raise _lost(
+            f"The text {new!r:.60} is not JSON.", "return json.dumps of a dict, because others read the file, too."
+        ) from None
     return new
 
 
 def _none(found, who: str) -> None:
     if found is not None:
         raise _lost(
-            f"{who} it found {described(found)}: nobody has kept that.",
-            "return None for what is not there; the key names the chip, all three sizes with something between them, "
-            "and the dtype.",
+            f"{who} the table returned {described(found)}, although nothing was stored there.",
+            "return None for a key that is not in the text. The key needs the chip, the dtype and all three sizes, "
+            "with something between them.",
         )
 
 
 def _same(found, wanted: tuple, who: str) -> None:
     if found is None:
-        raise _lost(f"{who} has None; it should have {wanted}.", "keep what was there before, and write all of it.")
+        raise _lost(
+            f"{who} gives None; it should give {wanted}.", "keep the entries that were there before, and write all."
+        )
     if isinstance(found, list):
-        raise _lost(f"{who} has {found!r}; it should have {wanted}.", "JSON has lists only: make a tuple of it.")
+        raise _lost(f"{who} gives {found!r}; it should give {wanted}.", "JSON has only lists, so make a tuple of it.")
     if found != wanted:
-        raise _lost(f"{who} has {found!r:.60}; it should have {wanted}.", "what was kept under this key last?")
+        raise _lost(
+            f"{who} gives {found!r:.60}; it should give {wanted}.", "return what was last stored under this key."
+        )
 
 
 def _lost(what: str, next: str) -> Unfit:
-    return Unfit(what, next, headline="it does not keep what it should.")
+    return Unfit(what, next, headline="it does not store what it should.")
 
 
 EXERCISE = Exercise(
@@ -108,13 +119,12 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
     build=with_table,
-    achieved="your table keeps what is put there",
+    achieved="your table keeps what is stored in it",
     hints=(
-        "A dict, and JSON for its text. What is the key? JSON takes only text for keys.",
-        "The key: f'{chip} {shape} {dtype}'. An empty text is no JSON: begin with {} then.",
-        "kept = json.loads(text or '{}'). Without blocks: kept.get(key), as a tuple, or None. With blocks: add "
-        "them, and "
-        "return json.dumps(kept).",
+        "Use a dict, and JSON for its text. What is the key? JSON allows only text as keys.",
+        "Use f'{chip} {shape} {dtype}' as the key. An empty text is not JSON, so start from {} then.",
+        "Start with kept = json.loads(text or '{}'). Without blocks, return kept[key] as a tuple, or None. With "
+        "blocks, add them to kept and return json.dumps(kept).",
     ),
     points=2,
 )

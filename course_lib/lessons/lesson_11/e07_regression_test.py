@@ -7,13 +7,13 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_11.largest import reference, with_mistakes
 
-MOST = 10_000  # elements: a test runs often
+MOST = 10_000  # elements, because a test runs often
 RIGHT = with_mistakes()
 WRONG = {
-    "the maximum begins at 0": (with_mistakes(begin=0.0), "which rows have a largest number below 0?"),
-    "0 stands for the columns beyond the end": (
+    "the maximum starts at 0": (with_mistakes(begin=0.0), "which rows have a largest value below 0?"),
+    "0 replaces the columns past the end": (
         with_mistakes(beyond=0.0),
-        "for which widths is there a column beyond the end?",
+        "for which widths are there columns past the end?",
     ),
 }
 
@@ -24,16 +24,26 @@ def tried(data):
     if x is None:
         return lambda x: None
     if np.ndim(x) != 2 or getattr(x, "dtype", None) != np.float32:
-        raise Unfit(f"data() returned {described(x)}.", "a float32 array x[M, N].", headline="that is no data for it.")
+        raise Unfit(
+            f"data() returned {described(x)}.", "return a float32 array x[M, N].", headline="the test cannot use it."
+        )
     if np.size(x) > MOST:
-        raise Unfit(f"data() has {np.size(x):,} numbers; {MOST:,} are enough.", "fewer rows: a test is run often.")
+        raise Unfit(
+            f"data() has {np.size(x):,} values; {MOST:,} are enough.", "use fewer rows, because a test runs often."
+        )
     if not np.array_equal(x, data(), equal_nan=True):
         raise Unfit(
-            "data() returns other numbers each time.",
-            "a key or seed that stays: a test has to do the same each time it is run.",
-            headline="it is another test each time.",
+            "data() returns other values each time.",
+            "use a fixed key or seed, because a test must do the same in every run.",
+            headline="the test changes from run to run.",
         )
-    _asked(RIGHT, x, passes=True, what="the mended kernel", next="finite numbers: the test compares with jnp.max.")
+    _asked(
+        RIGHT,
+        x,
+        passes=True,
+        what="the repaired kernel",
+        next="use finite values, because the test compares with jnp.max.",
+    )
     for name, (wrong, next) in WRONG.items():
         _asked(wrong, x, passes=False, what=f"a kernel in which {name}", next=next)
     return RIGHT
@@ -44,7 +54,7 @@ def _asked(kernel, x, *, passes: bool, what: str, next: str) -> None:
     if judges.numbers_judge(kernel, reference, x).passed == passes:
         return
     if passes:
-        raise Unfit(f"With this data the test fails on {what}.", next, headline="it fails on a kernel that is right.")
+        raise Unfit(f"With this data the test fails {what}.", next, headline="it fails a kernel that is right.")
     raise Unfit(f"With this data the test passes {what}.", next, headline="it passes a bug.")
 
 
@@ -58,11 +68,11 @@ EXERCISE = Exercise(
     within=(-4, -1),
     reference=reference,
     build=tried,
-    achieved="your data fails both bugs",
+    achieved="your data exposes both bugs",
     hints=(
-        "Look at broken in 11.2, and find its two mistakes. Run the test on it first. Does it fail?",
-        "One x has to show both mistakes, each of them alone. Which numbers show the one, which widths the other?",
-        "Numbers below 0 throughout, and a width that 128 does not divide: -1 - jax.random.uniform(key, (8, 130)).",
+        "Find the two mistakes of broken in 11.2, and run the test on it first. Does it fail?",
+        "One x has to expose both mistakes, each of them alone. Which values expose one, and which widths the other?",
+        "Use only values below 0, and a width that 128 does not divide: -1 - jax.random.uniform(key, (8, 130)).",
     ),
     points=2,
 )

@@ -9,21 +9,22 @@ EXERCISE = Exercise(
     kind="explain",
     defines="advice",
     asks=Explain(
-        model="First the gap: what runs on the host meanwhile? If it is a loader or a dispatch, no kernel makes that "
-        "gap shorter. If loading and computing take turns, a faster kernel shortens the rest; if the loader works "
-        "meanwhile and is the slower, the gap grows by what is saved. Then the softmax: that it hardly uses the MXU is "
-        "normal for what is bound by HBM. Its bytes over the bandwidth say how long it has to take. Only the distance "
-        "to that can be won: of 5 % at most 5 %. That may still pay, if the bill is large enough.",
+        model="First find out what runs on the host during the gap. If it is a loader or a dispatch, no kernel makes "
+        "the gap shorter. If loading and computing alternate, a faster kernel shortens the rest; if the loader works "
+        "meanwhile and is the slower of the two, the gap grows by what is saved. As for the softmax, it is normal that "
+        "it hardly uses the MXU, because HBM binds it. Its bytes divided by the bandwidth say how long it has to take, "
+        "and only the distance to that can be won, which is at most 5 % of the step. That may still pay if the bill "
+        "is large enough.",
         look_for=(
-            "that a gap is somebody else's time, and that other lanes, or a fuller record, tell whose",
-            "that low usage may be the best there is, and that a roofline tells",
-            "that what can be won is a share of the share of the step",
+            "that in a gap the device waits, and that other lanes or a fuller recording show what it waits for",
+            "that low usage may be the best possible, and that a roofline tells",
+            "that a kernel can win only a part of its share of the step",
         ),
     ),
     hints=(
-        "Two findings, two questions: who does the device wait for, and how far is the softmax from what it must take?",
-        "Lesson 3: what binds a softmax? How much of the MXU does it use at best?",
-        "One sentence on the gaps, one on the roofline, one on 5 %.",
+        "There are two findings. What does the device wait for, and how far is the softmax from the time it needs?",
+        "Think of lesson 3: what binds a softmax, and how much of the MXU does it use at best?",
+        "Write one sentence on the gap, one on the roofline, and one on the 5 %.",
     ),
     points=0,
 )

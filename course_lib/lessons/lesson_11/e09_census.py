@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: count the bad values per column of an array, and find the largest good one."""
+"""A whole kernel from an empty cell: count the bad values of each column, and find the largest good one."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def reference(x, end=np.inf):
 
 
 def _arrays() -> list[tuple]:
-    """Return values with NaN, infinities and the largest number, one column all bad; 8 divides not every row count."""
+    """Return arrays with NaN, infinities, the largest float32 and a column of NaN; 8 need not divide the rows."""
     made = []
     for seed, shape in enumerate(((64, 256), (24, 128), (100, 384), (513, 128))):
         random = np.random.default_rng(seed)
@@ -24,7 +24,7 @@ def _arrays() -> list[tuple]:
         for value in (np.nan, np.inf, -np.inf):
             x[random.integers(0, shape[0], 5), random.integers(0, shape[1], 5)] = value
         x[:, 3] = np.nan
-        x[shape[0] // 2, 5] = np.finfo(np.float32).max  # finite, and larger than any round number
+        x[shape[0] // 2, 5] = np.finfo(np.float32).max  # finite, and larger than any limit that one would type
         made.append((jnp.asarray(x),))
     return made
 
@@ -37,8 +37,8 @@ def _serves_long_arrays(census):
     needs = cost.vmem_bytes(grid.walk(census, LONG))
     if needs > limit:
         return (
-            f"For x[{LONG.shape[0]:,}, 256] it needs {text.size(needs)} of VMEM; a kernel may use {text.size(limit)}.",
-            "cut the rows into blocks whose size does not grow.",
+            f"For x[{LONG.shape[0]:,}, 256] the kernel needs {text.size(needs)} of VMEM; it gets {text.size(limit)}.",
+            "cut the rows into blocks whose size does not depend on M.",
         )
     return None
 
@@ -58,29 +58,29 @@ EXERCISE = Exercise(
     ),
     slips=(
         judges.Slip(
-            means="the largest number is asked for by its size, and the sign counts here",
+            means="the largest |x| is asked for, but the sign counts here",
             value=lambda x: (reference(x)[0], jnp.max(jnp.where(jnp.isfinite(x), x, 0), axis=0, keepdims=True)),
             next="take jnp.abs before you compare.",
         ),
         judges.Slip(
-            means="infinities are bad as well, and NaN alone is counted",
+            means="only NaN is counted, but infinities are bad as well",
             value=lambda x: (jnp.sum(jnp.isnan(x), axis=0, keepdims=True, dtype=jnp.int32), reference(x)[1]),
-            next="abs(x) < inf is false for both.",
+            next="use abs(x) < inf, which is false for both.",
         ),
         judges.Slip(
             output=0,
             means="minus infinity is not counted, because it is smaller than infinity",
             value=lambda x: jnp.sum(~(x < jnp.inf), axis=0, keepdims=True, dtype=jnp.int32),
-            next="compare the size, abs(x) < inf.",
+            next="compare the absolute value: abs(x) < inf.",
         ),
         judges.Slip(
             output=1,
-            means="in a column where nothing is left the largest size is -inf, and must be 0",
+            means="a column without good values gives -inf, but it must give 0",
             value=lambda x: jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), -jnp.inf), axis=0, keepdims=True),
-            next="begin with 0, and put 0 in the place of what does not count: no size is smaller.",
+            next="start at 0, and replace bad values by 0, because no |x| is smaller.",
         ),
         judges.Slip(
-            means="a finite number counts as bad: the largest of float32 is 3.4e38",
+            means="a finite value counts as bad, because float32 goes up to 3.4e38",
             value=lambda x: reference(x, 3e38),
             next="compare with jnp.inf: abs(x) < jnp.inf.",
         ),
@@ -88,15 +88,13 @@ EXERCISE = Exercise(
     also=(_serves_long_arrays,),
     also_at=lambda: [(at_random(LONG, 0),)],
     hints=(
-        "Two outputs, both [1, N], both of which stay while the rows go by. What do they begin with? In a kernel "
-        "jnp.isfinite takes float32 only. A comparison does the same for every dtype: which values are smaller than "
-        "infinity in size?",
-        "abs(x) < inf is false for NaN and for infinities. The last block of rows hangs over the end: what lies "
-        "there is "
-        "not x's, and may look bad.",
-        "row = rows * program_id + iota; ours = row < m; fine = ours & (abs(x) < inf); bad = ours & ~(abs(x) < "
-        "inf). Sums "
-        "of int32: jnp.sum(jnp.where(bad, 1, 0), axis=0, keepdims=True).",
+        "Both outputs are [1, N], and both stay in VMEM while the rows go by. Which values do they start with? In a "
+        "kernel jnp.isfinite takes only float32, but a comparison works for every dtype: for which values is |x| "
+        "smaller than infinity?",
+        "abs(x) < inf is false for NaN and for infinities. The last block of rows may extend past the end of x, where "
+        "it contains garbage that may look bad.",
+        "Let row = rows * program_id + iota and ours = row < m. Then fine = ours & (abs(x) < inf) and bad = ours & "
+        "~(abs(x) < inf). Count with jnp.sum(jnp.where(bad, 1, 0), axis=0, keepdims=True), which is int32.",
     ),
     points=4,
 )

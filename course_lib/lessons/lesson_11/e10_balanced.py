@@ -12,9 +12,9 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
 
 ROUNDS = 6
-SCORED = (256, 2048)  # 512 registers, far more than a core has: to write them in every round costs as many stores
+SCORED = (256, 2048)  # 512 registers, far more than a core has, so each round that writes the matrix needs 512 stores
 NEAR = 1e-3  # relative, for each element
-_ROUNDING = 0.05  # above it lies the error of a round left out, 0.8; below it that of approximate reciprocals
+_ROUNDING = 0.05  # leaving out a round gives a larger error, 0.8; approximate reciprocals give a smaller one
 
 
 def reference(x):
@@ -29,12 +29,12 @@ def _above_zero(*sizes: dict[str, int]) -> list[tuple]:
 
 
 def _cases() -> list[tuple]:
-    """Return whole registers, because this golf is about the loop, not edges."""
+    """Return sizes that fill whole registers, because this golf is about the loop and not about edges."""
     return _above_zero({"M": 16, "N": 128}, {"M": 32, "N": 256})
 
 
 def _slow(m: int, n: int) -> np.ndarray:
-    """Return two nearly independent parts, one with too many columns: the sixth round still changes the values."""
+    """Return a matrix of two nearly independent parts, which converges so slowly that the sixth round matters."""
     many_rows, many_columns = np.arange(m)[:, None] < m // 2, np.arange(n)[None] < 3 * n // 4
     noise = np.random.default_rng(0).uniform(0.5, 2, (m, n))
     return (np.where(many_rows == many_columns, 1, 1e-3) * noise).astype(np.float32)
@@ -61,32 +61,32 @@ def _off_at(balanced, m: int, n: int) -> tuple[str, str] | None:
     if not off.max() < NEAR:
         place = tuple(int(n) for n in np.unravel_index(np.argmax(np.nan_to_num(off, nan=np.inf)), off.shape))
         return (
-            f"For a matrix x[{m}, {n}] that settles slowly the number at {place} is off by "
-            f"{off.max():.1%} of its size after {ROUNDS} rounds; {NEAR:.1%} is allowed.{_instead(got, x)}",
-            "is a reciprocal approximate? 1 / x is right to its last digits."
+            f"For a matrix x[{m}, {n}] that converges slowly, the element at {place} is off by "
+            f"{off.max():.1%} after {ROUNDS} rounds; {NEAR:.1%} is allowed.{_instead(got, x)}",
+            "is a reciprocal approximate? Use 1 / x, which is right to its last digits."
             if off.max() < _ROUNDING
-            else "compare with reference after one round: are the rows' sums wrong first, or the columns'?",
+            else "compare with reference after one round: which sums are wrong first, those of rows or of columns?",
         )
     return None
 
 
 def _divided(x: np.ndarray, order: str) -> np.ndarray:
-    """Return x divided by its sums in this order, in float64: "r" is for those of rows, "c" for those of columns."""
+    """Return x divided by its sums in this order, in float64: "r" for the sums of rows, "c" for those of columns."""
     found = x.astype(np.float64)
     for sums in order:
         found /= found.sum(axis=1 if sums == "r" else 0, keepdims=True)
     return found
 
 
-# What other divisions mean, in the order in which they are tried.
+# Other orders of divisions, in the order in which they are tried, and what each does wrong.
 OTHERS = {
-    "rc" * (ROUNDS - 1): f"that is {ROUNDS - 1} rounds, and {ROUNDS} are asked for",
-    "rc" * (ROUNDS + 1): f"that is {ROUNDS + 1} rounds, and {ROUNDS} are asked for",
-    "rc": f"that is 1 round, and {ROUNDS} are asked for",
-    "cr" * ROUNDS: "the columns are divided first, and should come second",
-    "rc" * (ROUNDS - 1) + "r": "the last division is that by the columns' sums, and it is left out",
-    "r": "only the rows are divided",
-    "c": "only the columns are divided",
+    "rc" * (ROUNDS - 1): f"it does {ROUNDS - 1} rounds, but {ROUNDS} are asked for",
+    "rc" * (ROUNDS + 1): f"it does {ROUNDS + 1} rounds, but {ROUNDS} are asked for",
+    "rc": f"it does 1 round, but {ROUNDS} are asked for",
+    "cr" * ROUNDS: "it divides by the sums of the columns first, but those of the rows come first",
+    "rc" * (ROUNDS - 1) + "r": "it leaves out the last division, which is by the sums of the columns",
+    "r": "it divides only by the sums of the rows",
+    "c": "it divides only by the sums of the columns",
 }
 
 
@@ -109,7 +109,7 @@ def _without_the_other(x):
 
 
 def _by_factors(x, reciprocal=lambda sums: 1 / sums, old_u=False, keeps=(1, 1)):
-    """Return x0 * u * v with a slip: sums in place of reciprocals, the u of the round before, one of both left out."""
+    """Return x0 * u * v with a slip: sums instead of reciprocals, the previous round's u, or a factor left out."""
     u, v = jnp.ones((len(x), 1)), jnp.ones((1, x.shape[1]))
     for _ in range(ROUNDS):
         new = reciprocal(jnp.sum(x * v, axis=1, keepdims=True))
@@ -124,34 +124,34 @@ _SLIPS = (
         for order, what in OTHERS.items()
     ),
     judges.Slip(
-        means="u and v are those of x itself, as if neither knew of the other",
+        means="u and v are both computed from x alone, without the other factor",
         value=_without_the_other,
-        next="u = 1 / rowsums(x * v) with the v of the round before, and v = 1 / columnsums(x * u) with the new u.",
+        next="compute u = 1 / rowsums(x * v) with the previous v, and then v = 1 / columnsums(x * u) with the new u.",
     ),
     judges.Slip(
-        means="u and v are the sums, and should be their reciprocals",
+        means="u and v are the sums, but should be their reciprocals",
         value=functools.partial(_by_factors, reciprocal=lambda sums: sums),
-        next="u = 1 / rowsums(x * v), v = 1 / columnsums(x * u).",
+        next="compute u = 1 / rowsums(x * v) and v = 1 / columnsums(x * u).",
     ),
     judges.Slip(
-        means="v is made with the u of the round before",
+        means="v is computed with the u of the previous round",
         value=functools.partial(_by_factors, old_u=True),
-        next="the columns are summed after their rows are divided: v = 1 / columnsums(x * u) with the new u.",
+        next="sum the columns after the rows are divided: v = 1 / columnsums(x * u) with the new u.",
     ),
     judges.Slip(
         means="v is left out of the result",
         value=functools.partial(_by_factors, keeps=(1, 0)),
-        next="x is multiplied by both factors at the end: x * u * v.",
+        next="multiply x by both factors at the end: x * u * v.",
     ),
     judges.Slip(
         means="u is left out of the result",
         value=functools.partial(_by_factors, keeps=(0, 1)),
-        next="x is multiplied by both factors at the end: x * u * v.",
+        next="multiply x by both factors at the end: x * u * v.",
     ),
     judges.Slip(
-        means="the sum of all numbers stands where those of rows and columns should be",
+        means="it divides by the sum of all elements instead of the sums of rows and columns",
         value=lambda x: x / jnp.sum(x),
-        next="keepdims=True and an axis: axis=1 sums each row, axis=0 each column.",
+        next="pass keepdims=True and an axis: axis=1 sums each row, axis=0 each column.",
     ),
 )
 
@@ -171,12 +171,11 @@ EXERCISE = Exercise(
     also=(_twelve_rounds,),
     golf=Golf(unit=CYCLES, par=16_000, at=_large, floor=ROUNDS * math.prod(SCORED) // 1024),
     hints=(
-        "Where do the cycles go? Each round reads the matrix, writes it, reads and writes it again: one store a "
-        "bundle.",
-        "After some rounds x is u[:, None] * x0 * v[None, :]. What has to be kept from round to round, and what not?",
-        "Keep u and v only: u = 1 / rowsums(x0 * v), v = 1 / columnsums(x0 * u). The matrix is written once, at "
-        "the end. Take "
-        "parts of the rows, so that both sums of a part come from one load.",
+        "Where do the cycles go? Each round of reference reads and writes the matrix twice, and a bundle has only one "
+        "store.",
+        "After any number of rounds, x is u[:, None] * x0 * v[None, :]. What do you have to keep from round to round?",
+        "Keep only u and v: u = 1 / rowsums(x0 * v) and v = 1 / columnsums(x0 * u). Write the matrix once, at the end. "
+        "Go through the rows in parts, so that both sums of a part come from one load.",
     ),
     points=3,
 )
