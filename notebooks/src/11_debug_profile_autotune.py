@@ -5,11 +5,11 @@
 # 4, the loops and the VMEM of lesson 5, and the tiled matmul of lesson 7. You do not need a TPU; with one, you can
 # record a profile of the chip itself.*
 #
-# Below is one transform, written twice. It takes 128 registers and, in seven rounds, replaces pairs of them by their
-# sum and their difference (a Walsh-Hadamard transform). With `passes=1` the kernel loads all 128 registers, runs the
-# seven rounds, and stores the result. With `passes=2` it first runs three rounds on 8 registers at a time and stores
-# them; then it loads them again, 16 at a time, for the other four rounds. So it loads and stores every value twice. Run
-# the three cells.
+# Below is one transform, written twice. It takes 128 registers of values and, in seven rounds, replaces pairs of
+# registers by their sum and their difference (a Walsh-Hadamard transform). With `passes=1` the kernel loads all 128
+# registers, runs the seven rounds, and stores the result. With `passes=2` it first runs three rounds on 8 registers at
+# a time and stores them; then it loads them again, 16 at a time, for the other four rounds. So it loads and stores
+# every value twice. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -90,8 +90,8 @@ cycles = sorted(cycles for cycles, _ in transforms.values())
 print("cycles per step, predicted (compiler), fewest first:", *cycles)
 
 # %% [markdown]
-# Both versions add and subtract equally often, and neither waits for a copy, because the block stays in VMEM. Yet one
-# of them takes three times as long as the other. **Which one, and why?** Write down one sentence.
+# Both versions do the same additions and subtractions, and neither waits for a copy, because the block stays in VMEM.
+# Yet one of them takes three times as long as the other. **Which one, and why?** Write down one sentence.
 #
 # After this lesson you can
 # - find out why a kernel is wrong, with a print, with poison, with the simulator's log and with a race report,
@@ -103,8 +103,8 @@ print("cycles per step, predicted (compiler), fewest first:", *cycles)
 # ## First make it right: four tools
 #
 # Before you make a kernel fast, you have to make it right. The judges of this course find the cause of many mistakes by
-# themselves, but in a project of your own some will be left, and for those you need tools. The kernel below adds up the
-# blocks of 128 columns of each row, and three arguments each break it in a different way.
+# themselves, but in a project of your own some will slip through, and for those you need tools. The kernel below adds
+# up the blocks of 128 columns of each row, and each of three arguments breaks it in a different way.
 
 
 # %%
@@ -150,7 +150,7 @@ for name in ("wrong axis", "not zeroed"):
     print(f"{name:10} gives  ", *BROKEN[name](ones)[::8, 0])
 
 # %% [markdown]
-# The third, "parallel", returns different values on different runs, so it has to wait for its tool.
+# The third, "parallel", returns different values on different runs, so it has to wait for a tool that shows why.
 #
 # ### Print
 #
@@ -169,9 +169,9 @@ _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 # ### Poison
 #
 # "Not zeroed" gives NaN here. On a chip, scratch contains whatever was there before, which may be zeros. What would you
-# see then? The simulator can play both cases.
+# see then? The simulator can try both cases.
 #
-# > **poison**: values that fill memory before anything is written there, chosen so that whoever reads them notices: NaN
+# > **poison**: values put into memory that nothing has written yet, chosen so that any use of them shows, such as NaN
 # > for floats.
 
 
@@ -191,7 +191,7 @@ for memory in ("zero", "nan"):
 
 # %% [markdown]
 # With memory of zeros and one block of rows the bug is invisible, and with two blocks it looks like another bug,
-# because the second sum goes on from the first. With poison it shows at once, so never test with zeros alone.
+# because the second sum continues from the first. With poison it shows at once, so never test with zeros alone.
 # (*Further* says how to ask a chip for poison.)
 #
 # NaN exposes garbage that reaches the result by arithmetic. But comparisons with NaN are false (except `!=`, which is
@@ -233,8 +233,8 @@ for name, fn in (("arbitrary", in_columns), ("parallel", BROKEN["parallel"])):
 # > **race**: two accesses to the same place, at least one of them a write, where nothing determines which comes first.
 #
 # With `detect_races=True` the simulator keeps a clock for each core and each copy. If no wait orders two accesses, it
-# prints a report. Below is such a report, shortened to the kind of access, the part of memory, who made it, and the
-# place in the code.
+# prints a report. Below is such a report, shortened to the kind of access, the part of memory, the core that made it,
+# and the place in the code.
 
 # %%
 printed = io.StringIO()
@@ -246,10 +246,10 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
     print("{} of {}, {}, from ({}): {}".format(*access))
 
 # %% [markdown]
-# Two cores, (0, 0) and (0, 1), write the same eight rows of the result. Here the pipeline does the writing, so the
-# report can only name the call. For a read, a store or a copy of your own it names the file, the line and the function,
-# and a copy is identified by a number of its own instead of its core. You can solve one of the four cases in exercise
-# 11.1 that way.
+# Two cores, given as (device, core), write the same eight rows of the result. Here the pipeline does the writing, so
+# the report can only name the call. For a read, a store or a copy of your own it names the file, the line and the
+# function, and a copy is identified by a number of its own instead of its core. You can solve one of the four cases in
+# exercise 11.1 that way.
 #
 # ### Which judge sees which bug?
 #
@@ -332,7 +332,7 @@ for registers in (16, 32, 64, 128):
 
 # %% [markdown]
 # With 16 registers nothing spills, and both versions take the same time. With 32, one pass spills three values and
-# takes two cycles longer. From 64 on, it pays for its spills.
+# takes two cycles longer. From 64 on, its spills cost time.
 #
 # ## Does a spill always cost time?
 #
@@ -374,8 +374,8 @@ for turn, report in reports.items():
 
 # %% [markdown]
 # No, the slowest has no spills. It works on eight rows at a time and waits for the XLU, as in lesson 2. The one with
-# 516 spills has the fastest core, because even there a fifth of the store slots is still empty. And five of the seven
-# take the same time overall, because HBM binds.
+# 516 spills has the fastest core: its spills take store slots, but a fifth of those is still empty. And five of the
+# seven take the same time overall, because HBM binds.
 #
 # > **Ask what binds before you remove a spill. While copies bind, a spill costs no time. Otherwise it takes a store
 # > slot, and its fill takes a load slot; if stores bind on a v5e, each spill costs a cycle.**
@@ -402,8 +402,8 @@ for turn in (256, 32, 8):
 # spills come on top, and a kernel gets only 16 MiB unless it asks for more.
 #
 # So which of the seven softmaxes would you ship? I would ship 64. Its 33 spills take 80 KiB, and its core has room: it
-# needs 17 us of the 20.5 that the bytes take. 32 has no spills, but its core needs 20.4 of those 20.5 us, in a model
-# that knows no other user of the memory.
+# needs 17 us of the 20.5 that the bytes take. 32 has no spills, but its core needs 20.4 of those 20.5 us, and the
+# prediction assumes that nothing else uses the memory.
 #
 # ## Read a profile
 #
@@ -415,10 +415,10 @@ for turn in (256, 32, 8):
 #
 # `jax.profiler.start_trace(folder)` begins a profile and `stop_trace()` ends it; in Keras the TensorBoard callback does
 # this (*Further*). Below is a profile of three training steps of a small dense model. Whose figures are these? They
-# were **measured, on a CPU**, because we had no TPU to record, and this is one of several recordings, which differ. You
-# read a TPU's profile in the same way. A *lane* of a profile is one row of the picture, here a thread, and has nothing
-# to do with the lanes of lesson 2. A *gap* is a time in which nothing runs in a lane. **Find the gaps** in the lanes
-# called XLA, and see what the lane above does meanwhile.
+# were **measured, on a CPU**, because we had no TPU to record on, and this is one of several recordings, which differ.
+# You read a TPU's profile in the same way. A *lane* of a profile is one row of the picture, here a thread, and has
+# nothing to do with the lanes of lesson 2. A *gap* is a time in which nothing runs in a lane. **Find the gaps** in the
+# lanes called XLA, and see what the lane above does meanwhile.
 
 # %%
 traces = {
@@ -428,8 +428,8 @@ traces = {
 viz.trace_lanes(traces["waiting"])
 
 # %% [markdown]
-# The picture shows where to look; an argument needs sums. For what share of the time was any XLA thread at work, and
-# how long was the longest gap?
+# The picture shows where to look, but an argument needs figures. For what share of the time was any XLA thread at work,
+# and how long was the longest gap?
 
 # %%
 for name, trace in traces.items():
@@ -455,14 +455,14 @@ for name, trace in traces.items():
 #
 # ## A search with twelve questions
 #
-# Now to blocks. Lesson 7 chose (bm, bk, bn) for a matmul by reasoning, and under *Further* it let `bench.autotune` rank
-# four choices. How do you choose among all of them? First count them. Our rule allows each side to be a power of two
-# from 128 to 4096 that divides its axis; an axis shorter than 128 is one block. **Guess** how many choices that makes
-# for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
+# The last topic is the choice of blocks. Lesson 7 chose (bm, bk, bn) for a matmul by reasoning, and under *Further* it
+# let `bench.autotune` rank four choices. How do you choose among all of them? First count them. Our rule allows each
+# side to be a power of two from 128 to 4096 that divides its axis; an axis shorter than 128 is one block. **Guess** how
+# many choices that makes for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
 #
 # > **search space**: all choices that are legal, before anything is known about how fast they are.
 # >
-# > **autotuner**: a program that looks for the fastest choice in a search space, and tries as few as it can.
+# > **autotuner**: a program that looks for the fastest choice in a search space, and tries as few choices as it can.
 
 
 # %% tags=["predict"]
@@ -563,17 +563,18 @@ for shape, search in list(datasets.product_searches().items())[:6]:
     )
 
 # %% [markdown]
-# For the first matmul the compiler refuses all of the twelve largest, so **what you have to count is VMEM.** Among the
-# choices that fit, the twelve largest do as well as our guess for all six matmuls, so with twelve questions the guess
-# has not earned its place. With fewer questions it may, and exercise 11.5 gives you six. Random choices are often good,
-# because the plateau is wide, but sometimes they are bad.
+# For the first matmul the compiler refuses all of the twelve largest, so **the one thing that you have to count is
+# VMEM.** Among the choices that fit, the twelve largest do as well as our guess for all six matmuls, so with twelve
+# questions the guess has not earned its place. With fewer questions it may, and exercise 11.5 gives you six. Random
+# choices are often good, because the plateau is wide, but sometimes they are bad.
 #
 # ## Keep what you found
 #
 # It is a nuisance to repeat a search at each start, so store what it found under everything that it depends on: the
-# kernel, the chip, the shape, the dtype, and the VMEM limit if you set one. Our file is for one kernel and the usual
-# limit. Store who said so, too, because another libtpu may say something else. A Keras guide begins by installing the
-# latest libtpu, and this is one reason to do that before a search and not after it.
+# kernel, the chip, the shape, the dtype, and the VMEM limit if you set one. Our file is for one kernel with the usual
+# limit, so its keys leave these two out. Store which compiler found the blocks, too, because another libtpu may prefer
+# others. A Keras guide begins by installing the latest libtpu, and this is one reason to do that before a search and
+# not after it.
 
 # %%
 table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
@@ -597,8 +598,8 @@ print(
 #
 # > **regression test**: a test that fails on a bug that was once fixed, so that it cannot come back unseen.
 #
-# **Which arguments does it need?** For "not zeroed" any will do. Which of the two shapes below makes no test for "wrong
-# axis"?
+# **Which arguments does such a test need?** For "not zeroed" any will do. With which of the two shapes below does it
+# miss "wrong axis"?
 
 
 # %% tags=["predict"]
@@ -630,8 +631,8 @@ for shape in ((8, 128), (24, 256)):
 # promised.</details>
 #
 # <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
-# At what binds. If HBM or copies bind, the spills cost no time; if stores do, each costs a cycle on a v5e.
-# Then look at VMEM, of which they take a part.</details>
+# At what binds: if HBM or copies bind, the spills cost no time, and if stores do, each costs a cycle on a v5e. Then
+# look at VMEM, of which they take a part.</details>
 #
 # <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
 # It will not close the gap, so find out what the device waits for: a loader, a dispatch, another chip. If loading and
@@ -711,8 +712,8 @@ for clock in (1.0, 0.9, 0.7):
 
 # %% [markdown]
 # This is arithmetic on the compiler's figures. If the core binds, the time grows as the clock falls, and so do the
-# core's waits for copies, if they count in cycles. If HBM binds, the time does not change until the core becomes the
-# slower of the two. So if a kernel is slower in a long run than in a short one, suspect the clock before your code.
+# core's waits for copies, if those are counted in cycles. If HBM binds, the time does not change until the core becomes
+# the slower of the two. So if a kernel is slower in a long run than in a short one, suspect the clock before your code.
 #
 # ### A profile in Keras
 #
@@ -721,7 +722,7 @@ for clock in (1.0, 0.9, 0.7):
 #
 # ### What a kernel is worth
 #
-# The table shows how much of a step you save with a faster kernel for a part of it.
+# A kernel speeds up only its share of a step. The table shows how much of the whole step you save.
 
 # %%
 print("share of the step   kernel 1.1x as fast   2x   5x")
