@@ -32,7 +32,7 @@ from course_lib import compiler, testing
 # the cause. If you could repair a case in either of two lines, name the one that does not do what its names say. The
 # causes are:
 #
-# - `"count"`: the kernel uses another number of steps than the one it needs,
+# - `"count"`: the kernel uses a number of steps that is not the one it needs,
 # - `"garbage"`: the kernel reads memory that nothing has written,
 # - `"order"`: the steps rely on an order that is not promised,
 # - `"early"`: the kernel reads a buffer while a copy into it is in flight,
@@ -324,8 +324,8 @@ checks.check("11.3", mended)
 # - **C** What time follows for N = 8192 (5 %)? Once all five are right, the check says what the page measured.
 # - **D** What do these three times prove to be the cause of a step's cost: the `"latency"` of its copies, the `"work"`
 #   of the core, or `"neither"`?
-# - **E** Which experiment would tell: `"more sizes"`, `"blocks that stay"` where they are, `"float32"`, or `"a longer
-#   axis"`?
+# - **E** Which experiment would tell: `"more sizes"`, `"float32"`, `"a longer axis"`, or `"blocks that stay"` where
+#   they are?
 
 # %% answer="11.4"
 fit = {"A": None, "B": None, "C": None, "D": None, "E": None}
