@@ -22,12 +22,12 @@ def is_transposed(k: Described, v: Described) -> bool:
 def fastest(q: Described, k: Described, v: Described, causal: bool) -> Blocks:
     """Return the blocks for a forward pass: the largest tiles that fit.
 
-    On a diagonal few queries leave few masked scores, and many keys leave few maxima; a sequence of up to 512 positions
-    has too few products for that.
+    On a diagonal few queries leave few masked scores, and many keys leave few maxima. A sequence of up to 1536 positions
+    has too few products for so many keys, and one of up to 512 for so few queries.
     """
     bq, bk = 512, 512
     if causal:
-        bq, bk = (256, 512) if q.shape[-2] <= 512 else (128, 1024)
+        bq, bk = (256 if q.shape[-2] <= 512 else 128), (512 if q.shape[-2] <= 1536 else 1024)
     if is_transposed(k, v):
         bq, bk = (512, 512) if causal else (1024, 256)
     for tile in _largest_tiles(q.dtype):
