@@ -22,8 +22,8 @@ def is_transposed(k: Described, v: Described) -> bool:
 def fastest(q: Described, k: Described, v: Described, causal: bool) -> Blocks:
     """Return the blocks for a forward pass: the largest tiles that fit.
 
-    On a diagonal few queries leave few masked scores, and many keys leave few maxima. A sequence of up to 1536 positions
-    has too few products for so many keys, and one of up to 512 for so few queries.
+    On a diagonal few queries leave few masked scores, and many keys leave few maxima. A sequence of up to 1536
+    positions has too few products for so many keys, and one of up to 512 for so few queries.
     """
     bq, bk = 512, 512
     if causal:
