@@ -18,6 +18,8 @@ def test_the_bound_on_rounding_is_small_beside_the_answer(id):
         for want in judges.expected(task.reference, case):
             if want.exact is not None:
                 assert np.median(want.bound) <= 0.05 * np.sqrt(np.mean(want.exact**2))
-            zeros = np.zeros_like(want.value)
-            nearly = judges.right(zeros, want)[np.asarray(want.value != 0)].mean()  # a relu writes zeros of its own
-            assert nearly < 0.5, "a kernel that writes zeros would be nearly right"
+            nonzero = np.asarray(
+                want.value != 0
+            )  # a relu writes zeros of its own, and rows that no group owns are zeros
+            nearly = judges.right(np.zeros_like(want.value), want)[nonzero]
+            assert nearly.sum() <= 0.5 * nearly.size, "a kernel that writes zeros would be nearly right"
