@@ -54,22 +54,24 @@ except ValueError as error:
 # JAX refuses the index map, because `wanted` is an array, and the index map has to be compiled into the kernel. Until
 # now, an index map knew only the grid indices. Here the next block depends on data that arrives with the call.
 #
-# **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all arguments
-# are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
-# will know, and you will know why a kernel with an eighth of the work need not take an eighth of the time.
+# **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all
+# arguments are, or come into VMEM block by block, as `table` does. Ask yourself who reads it, and at which moment. At
+# the end of this lesson you will know, and you will know why a kernel with an eighth of the work need not take an
+# eighth of the time.
 #
 # After this lesson you can
 # - write kernels in which data decides which block comes next,
 # - count from a list how many copies a kernel will make,
 # - multiply a matrix that is mostly zeros, block by block, and give its empty rows zeros,
-# - say at which density the dense product becomes the faster one,
+# - say at which density the dense matmul becomes the faster one,
 # - leave the size of a grid open until the call.
 #
 # ## Who reads an index map?
 #
-# Lesson 5 showed that a block's copy is started one step before the step that uses it. So the index map of step t + 1 is
-# evaluated during step t at the latest, and that of the first step before any step has run. The scalar unit evaluates it:
-# it is the unit that counts the steps and starts the copies, and the memory for its single numbers is SMEM (lesson 2).
+# Lesson 5 showed that a block's copy is started one step before the step that uses it. So the index map of step t + 1
+# is evaluated during step t at the latest, and the index map of the first step before any step has run. The scalar unit
+# evaluates index maps, because it is the unit that counts the steps and starts the copies, and its memory is SMEM
+# (lesson 2).
 #
 # So the list has to be in SMEM before the first step. That is what *scalar prefetch* means. You ask for it with
 # `pltpu.PrefetchScalarGridSpec`, which holds `grid`, `in_specs`, `out_specs` and `scratch_shapes`, plus
@@ -106,13 +108,14 @@ for verdict in judges.judge(gather, gathered, table, wanted):
 
 # %% [markdown]
 # The order of arguments is the part that people get wrong, so look at it once more. In the call, prefetched arrays come
-# *before* the others. In the kernel, their refs come *before* all other refs; this kernel does not use its one.
-# In an index map, their refs come *after* the grid indices. Every index map gets them, even one that does not use them.
+# *before* the others. In the kernel, their refs come *before* all other refs, even if the body does not use them, as
+# here. In an index map, their refs come *after* the grid indices. Every index map gets them, even one that does not use
+# them.
 #
 # ## What a list costs
 #
-# In lesson 4 a block was copied only when its index changed from one step to the next. That rule has not changed; only
-# the index now comes from data. So the bytes that move depend on the *order* of the list.
+# In lesson 4 a block was copied only when its index changed from one step to the next. That rule still holds, but the
+# index now comes from data, so the bytes that move depend on the *order* of the list.
 #
 # **Predict:** here are three lists of eight blocks. How many blocks of the table does each of them copy?
 #
@@ -140,9 +143,9 @@ for name, each in lists.items():
 viz.grid_player(gather, table, jnp.array(lists["A"], jnp.int32))
 
 # %% [markdown]
-# A list holds block numbers, as an index map returns them, and a block number that the array does not have is a mistake
-# that no compiler can find: the list is data. The simulator finds it when it gets there. The table has 64 rows, which are
-# blocks 0 to 7. Somebody wants row 40, which is in block 5, and writes 40.
+# The list holds block numbers, because that is what an index map returns. If one of them lies outside the array, no
+# compiler can find the mistake, because the list is data; the simulator finds it when it reaches that step. The table
+# has 64 rows, which are blocks 0 to 7. Suppose somebody wants row 40, which is in block 5, and writes 40.
 
 
 # %%
@@ -157,10 +160,10 @@ print(verdict_on(gather, gathered, table, jnp.array([5, 2, 40], jnp.int32)))
 # %% [markdown]
 # ## Where a list leads: outputs
 #
-# The index map of an output can read a list too. Then data decides where a result goes. Suppose every block of eight rows
-# belongs to a group, and the blocks of a group are to be added up: `total[g]` is the sum of the blocks whose group is g.
-# The output's index map returns `group_ref[t]`. The body adds to the block, or overwrites it when the group differs from
-# that of the previous step.
+# The index map of an output can read a list too, and then data decides where a result goes. Suppose every block of
+# eight rows belongs to a group, and the blocks of a group are to be added up: `total[g]` is the sum of the blocks whose
+# group is g. The output's index map returns `group_ref[t]`. The body adds to the block, or overwrites it when the group
+# differs from that of the previous step.
 
 
 # %%
@@ -200,12 +203,12 @@ group = jnp.array([0, 0, 1, 1, 1, 2, 3, 3], jnp.int32)
 print(verdict_on(lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, group))
 
 # %% [markdown]
-# The result is right. The kernel needs one entry besides its own, `group_ref[t - 1]`, and the body may read any element
-# of a prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list, because index -1
-# does not wrap around here.
+# The result is right. Besides its own entry the kernel reads the one before, `group_ref[t - 1]`, because the body may
+# read any element of a prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list,
+# because index -1 does not wrap around here.
 #
-# Now two other lists, for the same kernel. In the first, the groups are not sorted. In the second, no block belongs to
-# group 2. **Predict** for each: is the result right, and if not, which blocks of it are wrong, and why?
+# Now try two other lists with the same kernel. In the first, the groups are not sorted. In the second, no block belongs
+# to group 2. **Predict** for each: is the result right, and if not, which blocks of it are wrong, and why?
 
 # %% tags=["predict"]
 shuffled = jnp.array([0, 1, 0, 3, 1, 2, 3, 1], jnp.int32)
@@ -217,16 +220,17 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
     print(f"{name}\n{verdict}\n")
 
 # %% [markdown]
-# Groups 0, 1 and 3 are left and visited again later; only group 2, with its one visit, is right. The kernel restarts a
+# In the first list, groups 0, 1 and 3 are left and visited again later, so only group 2 is right. The kernel restarts a
 # sum whenever the group changes. It could not resume the old one, because an output block leaves VMEM when its index
 # changes. That is lesson 4's rule: **the steps that lead to one output block must be neighbors.** In the second list no
 # step leads to block 2, so it is never written: **what is empty stays garbage.**
 #
-# The remedy for the first is to sort the *steps*, not only the groups: `order` says which block of x step t takes. It is
-# a second prefetched list, and the map of x looks it up. For empty groups there are two remedies. You can add an entry to
-# the lists for each of them, with a step that writes zeros. Or you can have the output begin as an array of zeros:
-# `input_output_aliases={3: 0}` tells JAX that argument 3 of the call, counted with the prefetched ones, and output 0 share
-# their memory. A block that is never visited then keeps its zeros. The kernel gets one more ref, which it does not use.
+# To repair the first case, sort the *steps* and not only the groups: a second prefetched list, `order`, says which
+# block of x step t takes, and the index map of x looks it up. For empty groups there are two remedies. You can add an
+# entry for each of them to the lists, with a step that writes zeros, or you can have the output begin as an array of
+# zeros: `input_output_aliases={3: 0}` tells JAX that argument 3 of the call and output 0 share their memory. Prefetched
+# arguments count, so argument 3 is the array of zeros. A block that is never visited then keeps its zeros. The kernel
+# gets a ref for this argument, which it does not use.
 #
 # > **alias**: an input and an output that share memory in HBM. What a kernel does not write keeps the input's values.
 
@@ -264,18 +268,18 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
 # %% [markdown]
 # ## A matrix that is mostly zeros
 #
-# Some matrices are zero in whole blocks: a mask of attention, weights that were pruned, a graph sorted by neighborhood.
-# Then store only the nonzero blocks, and their positions.
+# Some matrices are zero in whole blocks, such as an attention mask, pruned weights, or a graph sorted by neighborhood.
+# It is enough to store their nonzero blocks and where these belong.
 #
 # > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks.
 # > (COO stands for coordinates.)
 #
-# Below, 6 blocks of a matrix of 4 x 4 blocks are stored; the next section takes 32 of 256. b is dense, and is cut into
-# panels of 512 columns, the first grid axis j. For each panel, every stored block needs one matmul: block (r, c) times
-# the rows of b that belong to column c, added to the rows of the result that belong to row r. You have met all the parts:
-# the map of b looks up `cols`, the map of the result looks up `rows`, and the accumulator is reset when the row changes.
-# (`still` is for an experiment later.) Read the kernel, then answer: **what are the two `pl.when` for, and why does one
-# look back and the other ahead?**
+# Below, 6 blocks of a matrix of 4 x 4 blocks are stored; the next section takes 32 of 256. The matrix b is dense, and
+# the first grid axis, j, cuts it into panels of 512 columns. For each panel, every stored block needs one matmul: block
+# (r, c) times the rows of b that belong to column c, added to the rows of the result that belong to row r. You have met
+# all the parts: the index map of b looks up `cols`, that of the result looks up `rows`, and the accumulator is reset
+# when the row changes. (The argument `still` is for an experiment later.) Read the kernel, then answer: **what are the
+# two `pl.when` for, and why does one look back and the other ahead?**
 
 # %%
 SIDE = 128  # of a block
@@ -353,15 +357,15 @@ print("columns", cols)
 print(verdict_on(sparse_times_dense, plain, values, rows, cols, b))
 
 # %% [markdown]
-# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because
-# the sum must be stored at the last step of its row: after that step the block is written back. Rows without blocks keep
-# their zeros.
+# The first `pl.when` looks back, because a sum starts where the row differs from the one before. The second looks
+# ahead, because the sum must be stored in the last step of its row, before the block is written back. Rows without
+# blocks keep their zeros.
 #
 # ## An eighth of the work
 #
-# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense matmul of that size is the rival:
-# it multiplies all 256 blocks. The kernel is priced alone, and with the zeros that XLA fills in before it. **Guess** how
-# many times faster it is on a v5e, predicted (compiler).
+# Now take the full size, 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The rival is the dense matmul of that
+# size, which multiplies all 256 blocks. We time the kernel alone, and together with the zeros that XLA fills in before
+# it. **Guess** how many times faster the kernel is on a v5e, predicted (compiler).
 
 # %% tags=["predict"]
 rows, cols = drawn(16, 32)
@@ -382,20 +386,19 @@ for name, report in [
     )
 
 # %% [markdown]
-# With an eighth of the work, the kernel alone takes nine tenths of the time. Over zeros it saves next to nothing, because
-# filling them takes time, too. (In that time XLA copies all of b into VMEM, and the report counts nothing for it: with
-# this copy the whole would take about as long as the dense product.) What does the time go to? Three suspects come to
-# mind:
+# With an eighth of the work, the kernel alone takes nine tenths of the time. Together with the zeros it saves next to
+# nothing, because filling them in takes time, too. (XLA also copies b into VMEM then, and the report counts this copy
+# as free, so even that saving is doubtful.) Where does the time go? There are three suspects:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
-# - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every
-#   stored block, and has to wait for it.
+# - **Copies of b.** The dense kernel reads each block of b for many rows at once. The sparse kernel fetches a block of
+#   b for every stored block, and has to wait for it.
 # - **Small steps.** A step multiplies one block of 128 x 128 by 512 columns. That may be too little to hide what a step
 #   costs.
 #
-# The first suspect has an alibi that you can compute: divide the bytes by the bandwidth. For the second we take copies
-# away, by index maps that stay at block 0: first those of b, then those of the stored blocks, then both. The results are
-# wrong, but here we want the prices. **Guess** them.
+# To check the first suspect, divide the bytes by the bandwidth. For the second, we take copies away with index maps
+# that stay at block 0, first for b, then for the stored blocks, then for both. The results are wrong, but here only the
+# times matter. **Guess** them.
 
 # %% tags=["predict"]
 v5e = chips.chip("v5e")
@@ -417,16 +420,17 @@ print(
 
 # %% [markdown]
 # Bandwidth explains less than half of the time. Taking away one kind of copy changes little, because each step still
-# waits for the other; without both, most of the wait is gone. So it is not b in particular. **Almost half of the time a
-# step waits for the short copies that the step before requested. The rest is the step itself: the accumulator, scalar
-# code and the latency of the MXU take four times as long as the product.** How long a short copy takes is the simulator's
-# assumption, which is probably too long ([compiler.md](../docs/compiler.md)): on a chip the wait may be shorter.
+# waits for the other kind; without both, most of the wait is gone. So b in particular is not to blame. **Almost half of
+# the time, a step waits for the short copies that the previous step requested. The rest is the step itself, which takes
+# four times as long as its matmul needs, because of the accumulator, scalar code and the latency of the MXU.** The
+# simulator probably assumes too long a latency for short copies ([compiler.md](../docs/compiler.md)), so on a chip the
+# wait may be shorter.
 #
-# Both shrink if a step does more, so the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b
-# come into VMEM at once, as one block that stays for all 32 steps, and the kernel picks the 128 rows it needs with
-# `pl.ds`. A panel of the result stays in VMEM too, so that the order of the list no longer matters and empty rows are
-# zeroed at the first step. And a step can take several stored blocks. **Guess** what happens to the time with 1, 2, 4 and
-# 8 blocks a step.
+# Both parts shrink if a step does more, so the cure is fewer and larger steps. In the next kernel a whole panel of b,
+# all rows of 512 columns, comes into VMEM as one block and stays until j changes, and the kernel picks the 128 rows it
+# needs with `pl.ds`. A panel of the result stays in VMEM too, so the order of the list no longer matters, and empty
+# rows are zeroed in the first step. A step can also take several stored blocks. **Guess** what happens to the time with
+# 1, 2, 4 and 8 blocks a step.
 
 
 # %%
@@ -479,8 +483,8 @@ for per_step in (1, 2, 4, 8):
     )
 
 # %% [markdown]
-# With one block a step, having b in VMEM does not help: the step still waits for its block of A. With more blocks the
-# time falls. Where does it go? The report says how much of it is waiting for copies.
+# With one block a step, having b in VMEM does not help, because the step still waits for its block of A. With more
+# blocks the time falls. The report says how much of the time that is left is waiting for copies.
 
 # %%
 for per_step, report in taken.items():
@@ -501,24 +505,24 @@ print(f"copy of one block:     {2 * SIDE * SIDE / per_cycle:6.0f} cycles at full
 print(f"copy of one panel:     {2 * 2048 * BN / per_cycle:6.0f} cycles at full bandwidth")
 
 # %% [markdown]
-# The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from
-# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, another part
-# of the wait is for panels. An index map requests a panel one step before it is needed, and a step is shorter than the
-# copy of a panel, even at full bandwidth. (The library's kernel requests panels earlier, and waits for a good half of
-# that: *Further*.)
+# The first two times are too short to explain why a step with one block waits. What is left is latency: even a short
+# copy takes a fixed time from start to end, and each step waits for the copy that the previous step started. With eight
+# blocks a step, part of the wait is for panels. An index map requests a panel one step before it is needed, and a step
+# is shorter than the copy of a panel, even at full bandwidth. (The library's kernel, under *Further*, requests panels
+# earlier.)
 #
 # ## At what density does the dense matmul win?
 #
-# The share of blocks that are stored is the *density*. The dense product takes the same time at every density. The sparse
-# kernels take time for each block. Where the two lines cross, sparsity stops paying.
+# The dense matmul takes the same time however many blocks are stored, while a sparse kernel takes time for each of
+# them. Where the two lines cross, sparsity stops paying.
 #
 # > **density**: the share of a matrix's blocks that are stored.
 # >
 # > **break-even**: the density at which the sparse kernel takes as long as the dense one.
 #
-# On paper two things limit the second kernel: the MXU, for a time in proportion to the density, and HBM, which carries b,
-# the result and the stored blocks. **Predict by roofline**, as if copies and products overlapped perfectly: at which
-# density does the sparse product take as long as the dense one, which the MXU limits?
+# On paper two things limit the second kernel: the MXU, whose time is proportional to the density, and HBM, which
+# carries b, the result and the stored blocks. **Predict by roofline**, as if copies and matmuls overlapped perfectly:
+# at which density does the sparse matmul take as long as the dense one, which the MXU limits?
 
 
 # %% tags=["predict"]
@@ -534,10 +538,10 @@ for density in (0, 1 / 8, 1 / 2, 1):
 print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
 
 # %% [markdown]
-# By roofline the sparse product is never slower: half of the blocks take half of the time, and below about 27 % the MXU
-# no longer matters, because moving b, the result and the stored blocks takes longer. Now turn the dial, which has the
-# compiler's figures for both kernels. **Look for** the density at which each of them crosses the line of the dense
-# product.
+# By roofline the sparse matmul is never slower than the dense one. Half of the blocks take half of the time, and below
+# a density of about 27 % the MXU no longer matters, because moving b, the result and the stored blocks takes longer.
+# Now turn the dial, which shows the compiler's figures for both kernels. **Look for** the density at which each of them
+# crosses the line of the dense matmul.
 
 # %%
 curves = {"one block a step": [], "eight blocks a step": []}
@@ -555,24 +559,24 @@ viz.density_dial(curves, dense)
 
 # %% [markdown]
 # The kernels do not keep the roofline's promise, because neither of them reaches the roof. One block a step breaks even
-# at a density of 14 %, without the time that zeros take, and eight blocks a step at 59 %, both predicted (compiler). So
-# before you ask whether a matrix is sparse enough, ask how much of the roof your kernel reaches. Larger blocks help too:
-# JAX's own guide, which stores blocks of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense
-# matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
+# at a density of 14 %, even if the time for the zeros is left out, and eight blocks a step at 59 %, both predicted
+# (compiler). So before you ask whether a matrix is sparse enough, ask how much of the roof your kernel reaches. Larger
+# blocks help too: JAX's own guide, which stores blocks of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0
+# ms for the dense matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
 #
 # ## As many steps as there are entries
 #
-# So far the length of the list was part of the program: a list of another length is another program, and JAX compiles
-# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts
-# get work. There are two options.
+# So far the length of the list was part of the program, so JAX compiles again for a list of another length. But how
+# many blocks are stored may itself be data, for example when a router decides at run time which experts get work. There
+# are two options.
 #
 # - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
 #   fixed length, and the steps beyond `count` do not run.
-# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work. If the
-#   index maps of the inputs and of the output repeat their last block there, the copies are skipped, too.
+# - **A grid for the worst case.** The steps beyond `count` run but do nothing, because `pl.when(t < count)` skips the
+#   work. If all index maps repeat their last block in these steps, the copies are skipped, too.
 #
-# Both compile once, and the first saves the empty steps. The next cell uses it for our gather. **Predict:** what do the
-# last blocks of the result hold, for which no step runs?
+# Both compile once, and the dynamic grid also saves the empty steps. The next cell uses one for our gather.
+# **Predict:** what do the last blocks of the result hold, for which no step runs?
 
 
 # %% tags=["predict"]
@@ -600,18 +604,18 @@ for count in (4, 6):
     )
 
 # %% [markdown]
-# With a dynamic grid nothing writes the blocks beyond `count`, and they hold whatever was in that memory. If something
-# reads them after the kernel, let the output begin as zeros. In a grid for the worst case that does not help: each step
-# has an output block that is written back, even if the body wrote nothing to it. There the output's map must stay at its
-# last block, or the empty steps must write zeros.
+# With a dynamic grid nothing writes the blocks beyond `count`, so they hold whatever was in that memory. If something
+# reads them after the kernel, let the output begin as zeros. In a grid for the worst case that does not help, because
+# the output block of each step is written back, even if the body wrote nothing to it. There, the output's index map
+# must stay at its last block, or the empty steps must write zeros.
 #
 # ## The guess
 #
-# `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
-# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there
-# are. And data decides whether a step copies anything. A step that does waits for its copy if it has too little work to
-# hide it, and every step costs hundreds of cycles besides. That is why a kernel with an eighth of the work can take
-# nearly as long as one with all of it.
+# `wanted` has to be in SMEM because the scalar unit reads it, and it has to be there before the first step because that
+# unit looks one step ahead to start the next copy. With such a list, data decides which block comes, where a result
+# goes, how many steps there are, and which of them copy anything. A step that has too little work to hide its copies
+# waits for them, and every step costs hundreds of cycles besides. That is why a kernel with an eighth of the work can
+# take nearly as long as one with all of it.
 
 # %% [markdown]
 # ## Five questions
@@ -619,30 +623,30 @@ for count in (4, 6):
 # Answer each before you open it.
 #
 # <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the
-# four refs, and what are the arguments of its index maps, on a grid with two axes?</summary> The body: both lists, the
-# input, the output. The index maps: two grid indices, then both lists.</details>
+# four refs, and what are the arguments of its index maps, on a grid with two axes?</summary> The body gets both lists,
+# then the input, then the output. The index maps get the two grid indices, then both lists.</details>
 #
 # <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0,
 # 4. How many blocks are copied?</summary> Three: 4, 0 and 4 again. Between the last two entries the index
 # changes.</details>
 #
-# <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
-# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. Equal
-# entries must be neighbors, and sorting the list makes them so.</details>
+# <details><summary>3. The same map and list belong to an output that the body adds to. What happens?</summary> When the
+# kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. Equal entries
+# must be neighbors, and sorting the list makes them so.</details>
 #
 # <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
 # does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
 # Somebody has to write the zeros first.</details>
 #
-# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you
-# look first?</summary> At the time of a step in the compiler's report: whether it waits for copies, and how much work it
-# has. Take several blocks a step, or larger ones.</details>
+# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense matmul. Where do
+# you look first?</summary> Look at a step in the compiler's report: does it wait for copies, and how much work does it
+# have? Several blocks a step, or larger ones, help with both.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own
-# documentation, with its mistake.
+# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). In one of them you look for the mistake in a
+# kernel from JAX's own documentation.
 #
 # ## Further
 #
@@ -650,10 +654,9 @@ for count in (4, 6):
 #
 # ### Only some blocks of a dense product
 #
-# The mirror problem has dense inputs and a sparse output: a and b are multiplied, and only some blocks of the result are
-# wanted, such as the scores of an attention with a sparse mask. Now the output is the list of blocks. Step t multiplies
-# the rows of a that
-# `rows_ref[t]` names by the columns of b that `cols_ref[t]` names.
+# The mirror problem has dense inputs and a sparse output: a and b are multiplied, and only some blocks of the result
+# are wanted, such as the scores of an attention with a sparse mask. Now the output is the list of blocks, and step t
+# multiplies the rows of a that `rows_ref[t]` names by the columns of b that `cols_ref[t]` names.
 
 
 # %%
@@ -698,8 +701,8 @@ for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
 #
 # ### How much fits into SMEM
 #
-# The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these shapes, 6000 numbers each, the
-# compiler accepts: (6000,), (2, 3000) or (3000, 2).
+# The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these shapes, each of 6000 elements,
+# the compiler accepts: (6000,), (2, 3000) or (3000, 2).
 
 
 # %% tags=["predict"]
@@ -726,18 +729,16 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
     print(f"{shape!s:10}", "accepted" if report.ok else report.error)
 
 # %% [markdown]
-# In SMEM, too, the last axis is padded to 128 numbers. A list of pairs belongs in an array of two rows, or
-# in two lists.
+# In SMEM, too, the last axis is padded to 128 elements, so a list of pairs belongs in an array of two rows, or in two
+# lists.
 #
 # ### What the figures of this lesson rest on
 #
-# libtpu's simulator reads every entry of a prefetched list as 0. Asked about our kernels as they are, it would see a
-# block that never changes, and would count far too few copies. Since the lists are known here, the library adds to each
-# such load the number that it should have found, and checks over the whole grid that the kernel then visits the same
-# blocks as with the real list. The instructions that this adds are counted with the kernel's own, some 5 to 50 for each
-# look-up: a few percent of the first kernel, and nothing that could be seen of the second, whose index maps read no list.
-# Where a list decides which block comes, there are no
-# cycles without its values:
+# libtpu's simulator reads every entry of a prefetched list as 0. In our kernels it would see a block that never
+# changes, and would count far too few copies. Since the lists are known here, the library adds the right value to each
+# such load, and checks over the whole grid that the kernel then visits the same blocks as with the real list. The added
+# instructions, some 5 to 50 for each look-up ([compiler.md](../docs/compiler.md)), are counted with the kernel's own.
+# If a list decides which block comes and its values are not known, the report has no cycles:
 
 # %%
 unknown = jax.ShapeDtypeStruct((32,), jnp.int32)
@@ -753,9 +754,9 @@ print(report)
 # %% [markdown]
 # ### The library's kernel
 #
-# `block_sparse.dsd`, in `course_lib.kernels`, keeps panels of b and of the result in VMEM as `in_panels` does, and copies
-# them by hand: the next panel of b is requested before this one is multiplied. It has a gradient, and takes blocks in any
-# order. **Guess** how much of the wait that saves.
+# `block_sparse.dsd`, in `course_lib.kernels`, has a gradient, and takes blocks in any order. It keeps panels of b and
+# of the result in VMEM as `in_panels` does, but copies them by hand, and requests the next panel of b before it
+# multiplies the current one. **Guess** how much of the wait that saves.
 
 
 # %% tags=["predict"]
