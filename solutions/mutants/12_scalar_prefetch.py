@@ -2,15 +2,15 @@
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 
-# %% answer="12.1" name="every step" judge="exercise" says="the same as a step before"
+# %% answer="12.1" name="every step" judge="exercise" says="the\\s+same\\s+as\\s+in\\s+the\\s+step\\s+before"
 copies = {"A": 8, "B": 24, "C": 24, "D": 24}
 
 
-# %% answer="12.1" name="different numbers" judge="exercise" says="left and come back to"
+# %% answer="12.1" name="different numbers" judge="exercise" says="when\\s+it\\s+is\\s+needed\\s+again"
 copies = {"A": 3, "B": 9, "C": 3, "D": 9}
 
 
-# %% answer="12.1" name="one pass" judge="exercise" says="How often does the grid go through it"
+# %% answer="12.1" name="one pass" judge="exercise" says="How\\s+many\\s+passes\\s+does\\s+the\\s+whole\\s+grid\\s+make"
 copies = {"A": 4, "B": 4, "C": 4, "D": 9}
 
 
@@ -22,17 +22,17 @@ copies = {"A": 4, "B": 12, "C": 12, "D": 9}
 copies = {"A": 4, "B": 12, "C": 4, "D": 12}
 
 
-# %% answer="12.2" name="the products in the order of x" judge="numbers" says="lie in the order of x"
+# %% answer="12.2" name="the products in the order of x" judge="numbers" says="stored\\s+in\\s+the\\s+order\\s+of\\s+x"
 # -    o_spec = pl.BlockSpec((None, m, n), lambda g, order_ref: (order_ref[g], 0, 0))
 # +    o_spec = pl.BlockSpec((None, m, n), lambda g, order_ref: (g, 0, 0))
 
 
-# %% answer="12.2" name="y in its own order" judge="numbers" says="meets matrix g of y"
+# %% answer="12.2" name="y in its own order" judge="numbers" says="multiplied\\s+by\\s+matrix\\s+g\\s+of\\s+y"
 # -    y_spec = pl.BlockSpec((None, k, n), lambda g, order_ref: (order_ref[g], 0, 0))
 # +    y_spec = pl.BlockSpec((None, k, n), lambda g, order_ref: (g, 0, 0))
 
 
-# %% answer="12.2" name="x looked up as well" judge="numbers" says="x is looked up as well"
+# %% answer="12.2" name="x looked up as well" judge="numbers" says="looks\\s+up\\s+its\\s+matrix\\s+as\\s+well"
 # -    x_spec = pl.BlockSpec((None, m, k), lambda g, order_ref: (g, 0, 0))
 # +    x_spec = pl.BlockSpec((None, m, k), lambda g, order_ref: (order_ref[g], 0, 0))
 
@@ -52,12 +52,12 @@ copies = {"A": 4, "B": 12, "C": 4, "D": 12}
 # +                pl.BlockSpec((64, 128), lambda i, start: (start[0], start[1]))
 
 
-# %% answer="12.3" name="rows and columns swapped" judge="numbers" says="row and column of the start are\\s+exchanged"
+# %% answer="12.3" name="rows and columns swapped" judge="numbers" says="the\\s+row\\s+and\\s+the\\s+column\\s+of\\s+start\\s+are\\s+exchanged"
 # -                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 64, start[1] // 128))
 # +                pl.BlockSpec((64, 128), lambda i, start: (start[1] // 64, start[0] // 128))
 
 
-# %% answer="12.3" name="both divided by 128" judge="numbers" says="both numbers are divided by 128"
+# %% answer="12.3" name="both divided by 128" judge="numbers" says="divides\\s+both\\s+numbers\\s+by\\s+128"
 # -                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 64, start[1] // 128))
 # +                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 128, start[1] // 128))
 
@@ -85,7 +85,7 @@ def window(x, start):
 # +    )(x, start)
 
 
-# %% answer="12.4" name="begins with 0 where a group begins" judge="numbers" says="maximum began with 0"
+# %% answer="12.4" name="begins with 0 where a group begins" judge="numbers" says="maximum\\s+of\\s+each\\s+group\\s+starts\\s+at\\s+0"
 # -            o_ref[...] = x_ref[...]
 # +            o_ref[...] = jnp.maximum(x_ref[...], 0)
 
@@ -110,13 +110,13 @@ def window(x, start):
 # +        o_ref[...] = jnp.maximum(o_ref[...], x_ref[...])
 
 
-# %% answer="12.4" name="looks one entry ahead" judge="numbers" says="last block alone is looked\\s+at"
+# %% answer="12.4" name="looks one entry ahead" judge="numbers" says="only\\s+the\\s+last\\s+block\\s+of\\s+each\\s+group\\s+counts"
 # -        new = (t == 0) | (group_ref[t] != group_ref[jnp.maximum(t - 1, 0)])
 # +        last = pl.num_programs(0) - 1
 # +        new = (t == 0) | (group_ref[t] != group_ref[jnp.minimum(t + 1, last)])
 
 
-# %% answer="12.4" name="adds" judge="numbers" says="added, and not\\s+compared"
+# %% answer="12.4" name="adds" judge="numbers" says="added\\s+and\\s+not\\s+compared"
 # -            o_ref[...] = jnp.maximum(o_ref[...], x_ref[...])
 # +            o_ref[...] += x_ref[...]
 
@@ -144,7 +144,7 @@ def window(x, start):
 # +    return rows_ref[t], 0
 
 
-# %% answer="12.5" name="looks at the rows" judge="numbers" says="where the column changes"
+# %% answer="12.5" name="looks at the rows" judge="numbers" says="where\\s+the\\s+column\\s+changes"
 # -    @pl.when((t == 0) | (cols_ref[t] != cols_ref[jnp.maximum(t - 1, 0)]))
 # +    @pl.when((t == 0) | (rows_ref[t] != rows_ref[jnp.maximum(t - 1, 0)]))
 
@@ -157,7 +157,7 @@ def window(x, start):
 # +    acc_ref[...] += product(a_ref[...], b_ref[...], 1, 0)
 
 
-# %% answer="12.5" name="begins anew at every step" judge="numbers" says="only the last block counts"
+# %% answer="12.5" name="begins anew at every step" judge="numbers" says="only\\s+the\\s+last\\s+block\\s+of\\s+each\\s+column\\s+counts"
 # -    @pl.when((t == 0) | (cols_ref[t] != cols_ref[jnp.maximum(t - 1, 0)]))
 # -    def new():
 # -        acc_ref[...] = jnp.zeros_like(acc_ref)
@@ -185,15 +185,15 @@ def window(x, start):
 # +    @pl.when((t == 0) | (cols_ref[t] != cols_ref[t - 1]))
 
 
-# %% answer="12.6" name="the line that looks back" judge="exercise" says="largest entry that this line can read"
+# %% answer="12.6" name="the line that looks back" judge="exercise" says="largest\\s+entry\\s+that\\s+it\\s+can\\s+read"
 line = 5
 
 
-# %% answer="12.6" name="the condition" judge="exercise" says="What has been read by then"
+# %% answer="12.6" name="the condition" judge="exercise" says="Which\\s+entries\\s+have\\s+been\\s+read\\s+by\\s+then"
 line = 17
 
 
-# %% answer="12.6" name="the last step" judge="exercise" says="this holds at the last step"
+# %% answer="12.6" name="the last step" judge="exercise" says="this\\s+is\\s+true\\s+in\\s+the\\s+last\\s+step"
 line = 13
 
 
@@ -208,7 +208,7 @@ line = 13
 # -        o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="12.7" name="copies every block of k" judge="exercise" says="nothing to do, and block"
+# %% answer="12.7" name="copies every block of k" judge="exercise" says="nothing\\s+to\\s+do,\\s+but\\s+block"
 # -    step = jnp.arange(down * across)
 # -    last_wanted = jax.lax.cummax(jnp.where(wanted.reshape(-1) == 1, step, -1))
 # -    first = jnp.argmax(wanted.reshape(-1))  # before it, what comes next does no harm
@@ -216,7 +216,7 @@ line = 13
 # +    return jnp.tile(jnp.arange(across), down)
 
 
-# %% answer="12.7" name="block 0 where nothing is wanted" judge="exercise" says="nothing to do, and block 0 of k"
+# %% answer="12.7" name="block 0 where nothing is wanted" judge="exercise" says="nothing\\s+to\\s+do,\\s+but\\s+block\\s+0\\s+of\\s+k"
 # -    step = jnp.arange(down * across)
 # -    last_wanted = jax.lax.cummax(jnp.where(wanted.reshape(-1) == 1, step, -1))
 # -    first = jnp.argmax(wanted.reshape(-1))  # before it, what comes next does no harm
@@ -234,7 +234,7 @@ line = 13
 # +    return jnp.where(last_wanted < 0, first, last_wanted)
 
 
-# %% answer="12.7" name="computes all" judge="numbers" says="every block was computed"
+# %% answer="12.7" name="computes all" judge="numbers" says="computes\\s+every\\s+block"
 # -    @pl.when(flag == 1)
 # -    def work():
 # +    if True:

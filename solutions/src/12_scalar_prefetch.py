@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 12: Scalar prefetch
 #
-# Copies to predict, index maps to configure, three kernels to write, a published one to read, one to repair, and a
-# break-even. Nothing here needs a TPU.
+# You predict copies, configure index maps, write three kernels, find the mistake in a published one, repair another,
+# and compute a break-even. Nothing here needs a TPU.
 #
 # Come here from [lesson 12](../notebooks/12_scalar_prefetch.ipynb). About 60 minutes. Short of time? Do 12.2 and
 # 12.5. Want more? 12.9 and 12.10, 50 minutes, begin with an empty cell.
@@ -23,8 +23,8 @@ SIDE = 128  # of a block of a block-sparse matrix
 #
 # *Difficulty 2 of 5. 5 minutes, 4 lines.*
 #
-# `chosen` is the list `[7, 7, 2, 2, 2, 7, 0, 0]`, and it is prefetched. The map of x returns `(chosen_ref[t], 0)`. How
-# many blocks of x are copied from HBM, on each of these grids? Give four plain numbers:
+# `chosen` is the prefetched list `[7, 7, 2, 2, 2, 7, 0, 0]`, and the index map of x returns `(chosen_ref[t], 0)`. How
+# many blocks of x are copied from HBM on each of these grids? Give four plain numbers:
 #
 # - **A** on a grid (8,) with the axis t
 # - **B** on a grid (3, 8) with the axes j and t
@@ -49,10 +49,10 @@ checks.check("12.1", copies)
 #
 # *Difficulty 2 of 5. 7 minutes, 6 lines. Fast track.*
 #
-# x is float32[G, M, K], y is float32[G, K, N], and `order` is a permutation of the G numbers, int32[G]. Matrix g of x is
-# multiplied by matrix `order[g]` of y, and the product becomes matrix `order[g]` of the result. Kernel and call are
-# given; a step multiplies two matrices. Write the three block specs. `None` as a size of a block leaves that axis out of
-# the ref (lesson 4).
+# x is float32[G, M, K], y is float32[G, K, N], and `order`, int32[G], is a permutation of the numbers 0 to G - 1.
+# Matrix g of x is multiplied by matrix `order[g]` of y, which gives matrix `order[g]` of the result. The kernel and the
+# call are given, and each step multiplies two matrices. Your task is to write the three block specs. Where the size of
+# a block is `None`, the ref does not have that axis (lesson 4).
 
 
 # %% answer="12.2"
@@ -99,9 +99,9 @@ checks.check("12.2", specs)
 #
 # *Difficulty 2 of 5. 6 minutes, 12 lines.*
 #
-# `window(x, start)` returns the 64 x 128 elements of x that begin at row `start[0]` and column `start[1]`: element numbers,
-# int32[2], of which the first is a multiple of 64 and the second a multiple of 128. They are known only when the function
-# is called. Write kernel and call. Only that window of x may be copied.
+# `window(x, start)` returns the 64 x 128 elements of x that begin at row `start[0]` and column `start[1]`. `start`,
+# int32[2], holds element numbers that are known only when the function is called; the first is a multiple of 64 and the
+# second a multiple of 128. Write the kernel and the call so that only this window of x is copied.
 
 
 # %% answer="12.3"
@@ -138,10 +138,10 @@ checks.check("12.3", window)
 #
 # *Difficulty 3 of 5. 9 minutes, 25 lines.*
 #
-# x is float32[8 T, N], T blocks of eight rows. Block t belongs to group `group[t]`; the list is int32[T] and sorted.
-# `largest(x, group)` returns, for each of the `GROUPS` groups, eight rows that hold the element-by-element maximum of the
-# group's blocks: [8 * GROUPS, N] in all. A group without blocks gets -inf. Write kernel and call; a step looks at one
-# block of x, and x is read once.
+# x is float32[8 T, N] and consists of T blocks of eight rows. Block t belongs to group `group[t]`, and the list
+# `group`, int32[T], is sorted. `largest(x, group)` returns [8 * GROUPS, N]: for each of the `GROUPS` groups, eight rows
+# that hold the element-by-element maximum of the group's blocks, or -inf if the group has no blocks. Write the kernel
+# and the call so that a step looks at one block of x and x is read once.
 
 # %% given="12.4"
 GROUPS = 6
@@ -193,10 +193,11 @@ checks.check("12.4", largest)
 #
 # *Difficulty 3 of 5. 10 minutes, 16 lines. Fast track.*
 #
-# A is [M, K] in blocks of 128 x 128, of which `values` are stored, bfloat16[Z, 128, 128], at block rows `rows` and block
-# columns `cols`. This time the lists are sorted by *column*, and every column has a block. `transposed_product(values,
-# rows, cols, b)` returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given,
-# except for the two index maps that look something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
+# A is [M, K] in blocks of 128 x 128. Its stored blocks are `values`, bfloat16[Z, 128, 128], at block rows `rows` and
+# block columns `cols`. This time the lists are sorted by *column*, and every column has a block.
+# `transposed_product(values, rows, cols, b)` returns A.T @ b, [K, N], for b of [M, N] in bfloat16, with sums kept in
+# float32. The call is given, except for the two index maps that look something up. Write these two maps and the kernel,
+# in which `product(a, b, 0, 0)` gives you a.T @ b.
 
 
 # %% given="12.5"
@@ -272,10 +273,10 @@ checks.check("12.5", transposed_product)
 #
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
-# This is the sparse kernel of JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse Computation", as of
-# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here too. But the simulator
-# refuses the kernel: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has
-# to change? Answer with its number.
+# This is a shortened copy of the sparse kernel in JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse
+# Computation", as of November 2026). That page shows its result to be right on a v5e, and it is right here too, but the
+# simulator refuses the kernel: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell to see the listing,
+# and answer with the number of the line that has to change.
 
 # %% given="12.6"
 checks.listing("12.6")
@@ -297,13 +298,13 @@ checks.check("12.6", line)
 #
 # *Difficulty 3 of 5. 10 minutes, 8 lines.*
 #
-# `wanted_scores(q, k, wanted)` multiplies q, float32[M, 128], by the transpose of k, float32[N, 128], in blocks of 128 x 128.
-# `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must
-# not cost a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves garbage in the result,
-# and one copies blocks of k that no product needs. k is to be copied only for wanted blocks, so prefetch a second list
-# that says, for each step, which block of k should be there: `arrivals` returns it, int32[number of steps], and may use
-# JAX. The first step copies a block of k in any case, so let it be one that is needed. At least one flag is 1. Tip:
-# `jax.lax.cummax` carries the largest value so far along an axis.
+# `wanted_scores(q, k, wanted)` multiplies q, float32[M, 128], by the transpose of k, float32[N, 128], in blocks of 128
+# x 128. `wanted`, int32[M / 128, N / 128], holds a 1 or a 0 for each block of the result, and at least one 1. A block
+# with a 0 must be zeros, and must not cost a matmul. The version below has three mistakes: it reads the wrong flag, it
+# leaves garbage in the result, and it copies blocks of k that no matmul needs. To copy k only for wanted blocks,
+# prefetch a second list that says, for each step, which block of k should be there. `arrivals` returns this list,
+# int32[number of steps], and may use JAX. The first step copies a block of k in any case, so let it be one that is
+# needed. As a tip, `jax.lax.cummax` carries the largest value so far along an axis.
 
 
 # %% given="12.7"
@@ -399,10 +400,10 @@ checks.check("12.7", wanted_scores)
 # *Difficulty 2 of 5. 8 minutes, 2 lines.*
 #
 # A kernel takes `cycles` cycles for each pair of a stored block of `side` x `side` elements and a panel of `width`
-# columns of b, in bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is
-# `clock` Hz. At which density do both take the same time? `break_even(side, width, cycles, clock, peak)` returns a share,
-# 0.25 for a quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix
-# does not occur. Why not?)
+# columns of b, in bfloat16, and no further time. The dense matmul runs at the chip's peak of `peak` FLOP/s, and the
+# clock ticks at `clock` Hz. Write `break_even(side, width, cycles, clock, peak)`, which returns the density at which
+# both take the same time, as a share such as 0.25. If the sparse kernel is the faster one at every density, the answer
+# is 1. (Why does the size of the matrix not matter?)
 
 
 # %% answer="12.8"
@@ -425,11 +426,11 @@ checks.check("12.8", break_even)
 #
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
-# `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and the
-# result has `ROWS` block rows, bfloat16[128 * ROWS, N], with sums kept in float32. But the lists come in any order, a
-# place may occur more than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example.
-# N is a multiple of 256. The lesson's second kernel is a good start. At Z = 40, K = N = 1024 and 8 block rows, at most
-# 28,000 cycles on a v5e (predicted (compiler)).
+# `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and
+# the result has `ROWS` block rows, bfloat16[128 * ROWS, N], with sums kept in float32. But now the lists come in any
+# order, rows may be empty, and a place may occur more than once, in which case its blocks add up. Z is any number, such
+# as 13, and N is a multiple of 256. You can start from the lesson's second kernel. At Z = 40, K = N = 1024 and 8 block
+# rows, your kernel may take at most 28,000 cycles on a v5e (predicted (compiler)).
 
 # %% given="12.9"
 ROWS = 8
@@ -494,10 +495,11 @@ checks.check("12.9", sparse_product)
 #
 # *Difficulty 5 of 5. 20 minutes, 35 lines. Further.*
 #
-# `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the
-# lists, which is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes
-# between HBM and VMEM win: par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM.
-# The lesson's kernel moves nearly twice as many. JAX may prepare lists, and only lists, outside the kernel.
+# `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of
+# the lists, which may be any order. Here a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The
+# fewest bytes between HBM and VMEM win. Par is 3,500,000 bytes for 24 blocks, M = N = 1024 and K = 512, with at most
+# 1.75 MiB of VMEM; the lesson's kernel moves nearly twice as many. Outside the kernel, JAX may prepare lists and
+# nothing else.
 
 
 # %% answer="12.10"

@@ -15,7 +15,7 @@ CHOSEN = (7, 7, 2, 2, 2, 7, 0, 0)
 
 
 def _copies(sizes: tuple[int, ...], t: int, chosen: tuple[int, ...] = CHOSEN) -> int:
-    """Return the copies of x on a grid of these sizes, of which number ``t`` runs over the list."""
+    """Return how often x is copied on a grid of these sizes, whose axis number ``t`` runs over the list."""
 
     def kernel(chosen_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...]
@@ -36,8 +36,8 @@ def _copies(sizes: tuple[int, ...], t: int, chosen: tuple[int, ...] = CHOSEN) ->
     return next(row.copies for row in cost.traffic(walk) if row.name == "x_ref")
 
 
-_EVERY_STEP = "That is every step. At which of them is the index the same as a step before?"
-_DIFFERENT = "That counts the different numbers. Block 7 is left and come back to: is it still there?"
+_EVERY_STEP = "That counts every step, even if its index is the same as in the step before."
+_DIFFERENT = "That counts the different block numbers. Is block 7 still in VMEM when it is needed again?"
 
 PARTS = {
     "A": Predict(
@@ -47,9 +47,9 @@ PARTS = {
         near={
             8: _EVERY_STEP,
             3: _DIFFERENT,
-            5: "How often does the index change? The first copy counts, too.",
+            5: "Count the changes of the index, and one copy more for the first step.",
         },
-        why="7, 2, 7, 0.",
+        why="it copies blocks 7, 2, 7 and 0.",
         proof=lambda: _copies((8,), 0),
         stands_above="as a size, or a number of blocks or steps",
     ),
@@ -59,11 +59,11 @@ PARTS = {
         tolerance=0,
         near={
             24: _EVERY_STEP,
-            4: "That is once through the list. How often does the grid go through it?",
+            4: "That is one pass through the list. How many passes does the whole grid make?",
             9: _DIFFERENT,
-            10: "From one pass to the next the index goes from 0 to 7. Is that the same block?",
+            10: "Is it the same block when the index goes from 0 to 7 between two passes?",
         },
-        why="t is the last axis, so the list runs three times, and 0 is followed by 7.",
+        why="the grid goes through the list three times, and 7 follows 0 in between.",
         proof=lambda: _copies((3, 8), 1),
         stands_above="as a size, or a number of blocks or steps",
     ),
@@ -73,11 +73,11 @@ PARTS = {
         tolerance=0,
         near={
             24: _EVERY_STEP,
-            12: "Which axis is the last here? While j counts, does the index change?",
+            12: "Which axis is the last here, and does the index change while it counts?",
             3: _DIFFERENT,
-            8: "The list has equal neighbors. Is a block copied again that is there?",
+            8: "Is a block copied again for an equal neighbor in the list?",
         },
-        why="the index stays while j counts.",
+        why="the index stays the same while j counts.",
         proof=lambda: _copies((8, 3), 0),
         stands_above="as a size, or a number of blocks or steps",
     ),
@@ -87,11 +87,11 @@ PARTS = {
         tolerance=0,
         near={
             24: _EVERY_STEP,
-            12: "Sorted, equal numbers are neighbors: how many changes has one pass now?",
-            3: "That is once through the list. How often does the grid go through it?",
-            7: "From one pass to the next the index goes from 7 to 0. Is that the same block?",
+            12: "How often does the index change in one pass, now that equal numbers are neighbors?",
+            3: "That is one pass through the list. How many passes does the whole grid make?",
+            7: "Is it the same block when the index goes from 7 to 0 between two passes?",
         },
-        why="0, 2, 7 in each pass.",
+        why="each pass copies blocks 0, 2 and 7.",
         proof=lambda: _copies((3, 8), 1, tuple(sorted(CHOSEN))),
     ),
 }
@@ -101,12 +101,12 @@ EXERCISE = Exercise(
     title="Predict: copies from a list",
     kind="several",
     defines="copies",
-    asks=Several(parts=PARTS, why="a block is copied where its index changes, wherever the index comes from."),
+    asks=Several(parts=PARTS, why="a block is copied when its index changes, wherever the index comes from."),
     hints=(
-        "Write down the block of x at each step, in the order of the grid. The last axis counts fastest.",
-        "A copy is made at the first step, and wherever the block is another one than a step before.",
-        "A: 7 7 2 2 2 7 0 0 changes three times. B: the same three times over, with 0 before 7 in between. C: each of "
-        "the eight stands there three times. D: B with another list.",
+        "Write down the block of x for each step, in the order of the grid, where the last axis counts fastest.",
+        "A copy is made in the first step, and in every step that needs another block than the step before.",
+        "In A, the list 7 7 2 2 2 7 0 0 changes three times. B goes through it three times, with a change from 0 to 7 "
+        "in between. C uses each entry three times in a row, and D is B with the sorted list.",
     ),
     points=2,
 )

@@ -28,14 +28,14 @@ def _permuted(x, y, order):
 
 
 def _with_specs(specs):
-    """Return the products with the learner's three specs. Raise Unfit for what is not three."""
+    """Return the call with the learner's three specs. It raises Unfit if there are not three."""
 
     def permuted(x, y, order):
         (groups, m, k), n = x.shape, y.shape[2]
         found = specs(m, k, n)
         if not isinstance(found, tuple | list) or len(found) != 3:
             raise Unfit(
-                f"specs({m}, {k}, {n}) returns {type(found).__name__}, and three block specs are asked for.",
+                f"specs({m}, {k}, {n}) returns {type(found).__name__}, but it should return three block specs.",
                 "return x_spec, y_spec, o_spec.",
             )
         return pl.pallas_call(
@@ -65,30 +65,31 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=lambda x, y, order: cost.stored_bytes(x, y, order, _permuted(x, y, order))),
     slips=(
         judges.Slip(
-            means="the products are right, and lie in the order of x",
+            means="each matmul is right, but the results are stored in the order of x",
             value=lambda x, y, order: jnp.einsum("gmk,gkn->gmn", x, y[order], precision="highest"),
-            next="where does the product of matrix g belong? The result's map looks that up, too.",
+            next="the index map of the result has to look up where this matrix belongs.",
         ),
         judges.Slip(
-            means="matrix g of x meets matrix g of y",
+            means="matrix g of x is multiplied by matrix g of y",
             value=lambda x, y, order: (
                 jnp.zeros((len(x), x.shape[1], y.shape[2]), x.dtype)
                 .at[order]
                 .set(jnp.einsum("gmk,gkn->gmn", x, y, precision="highest"))
             ),
-            next="it is to meet matrix order[g]: the map of y looks that up.",
+            next="multiply it by matrix order[g], which the index map of y looks up.",
         ),
         judges.Slip(
-            means="x is looked up as well",
+            means="the index map of x looks up its matrix as well",
             value=lambda x, y, order: _permuted(x[order], y, order),
-            next="step g takes matrix g of x.",
+            next="let step g take matrix g of x.",
         ),
     ),
     hints=(
-        "An index map gets the grid index first, and then the ref of the prefetched list. Which of the three arrays "
-        "are looked up?",
-        "x comes in the order of the steps: (g, 0, 0). y and the result are found by order_ref[g].",
-        "pl.BlockSpec((None, k, n), lambda g, order_ref: (order_ref[g], 0, 0)) is that of y.",
+        "An index map gets the grid index first, then the ref of the prefetched list. Which of the three arrays need "
+        "a look-up?",
+        "The matrices of x come in the order of the steps, so its map returns (g, 0, 0). The other two look up "
+        "order_ref[g].",
+        "The block spec of y is pl.BlockSpec((None, k, n), lambda g, order_ref: (order_ref[g], 0, 0)).",
     ),
     points=1,
 )

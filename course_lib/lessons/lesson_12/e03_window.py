@@ -1,4 +1,4 @@
-"""A window of a matrix, whose place is an argument."""
+"""A window of a matrix, whose position is an argument."""
 
 import jax
 
@@ -32,28 +32,27 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=lambda x, start: 2 * 64 * 128 * 4 + cost.stored_bytes(start)),
     slips=(
         judges.Slip(
-            means="row and column of the start are exchanged",
+            means="the row and the column of start are exchanged",
             value=lambda x, start: _window(x, (start[1] // 64 * 64, start[0] // 128 * 128)),
-            next="start[0] is a row, and the first number that the map returns belongs to axis 0.",
+            next="start[0] is a row, and the first number that the index map returns belongs to axis 0.",
         ),
         judges.Slip(
-            means="both numbers are divided by 128",
+            means="the index map divides both numbers by 128",
             value=lambda x, start: _window(x, (start[0] // 128 * 64, start[1])),
-            next="a block has 64 rows and 128 columns.",
+            next="divide by the sizes of a block, 64 rows and 128 columns.",
         ),
         judges.Slip(
-            means="both numbers are divided by 64",
+            means="the index map divides both numbers by 64",
             value=lambda x, start: _window(x, (start[0], start[1] // 64 * 128)),
-            next="a block has 64 rows and 128 columns.",
+            next="divide by the sizes of a block, 64 rows and 128 columns.",
         ),
     ),
     hints=(
-        "start has to be prefetched: num_scalar_prefetch=1, and start is the first argument of the call. The grid "
-        "has one step.",
-        "An index map returns block numbers, and start holds element numbers. How many rows has a block, and how many "
-        "columns?",
-        "The map of x: lambda i, start_ref: (start_ref[0] // 64, start_ref[1] // 128), for blocks of (64, 128). The "
-        "kernel copies its block.",
+        "Prefetch start: set num_scalar_prefetch=1, and make start the first argument of the call. The grid needs "
+        "only one step.",
+        "An index map returns block numbers, but start holds element numbers. How many rows and columns has a block?",
+        "For blocks of (64, 128), the index map of x is lambda i, start_ref: (start_ref[0] // 64, start_ref[1] // "
+        "128). The kernel copies its block.",
     ),
     points=2,
 )

@@ -12,9 +12,9 @@ GROUPS = 6
 
 
 def _cases() -> list[tuple]:
-    """Return arrays of numbers far below 0, with empty groups in front, between and at the end.
+    """Return arrays of values far below 0, with empty groups at the start, in between and at the end.
 
-    Random ones come first: in those that grow from row to row a group that is not begun anew would be right.
+    Random arrays come first, because in those that grow from row to row a group that is not reset would be right.
     """
     lists = (0, 0, 1, 3, 3, 3, 5), (1, 1, 2, 4), (2,), (0, 1, 2, 3, 4, 5), (0, 0, 0, 5, 5, 5, 5, 5)
     return [
@@ -51,7 +51,7 @@ def _with(empty):
 
 
 def _once(x, group) -> int:
-    """Return the bytes of x once, and of the result: filled before, and written."""
+    """Return the bytes of reading x once, and of the result, which is filled beforehand and then written."""
     blocks = jax.ShapeDtypeStruct((8 * GROUPS, x.shape[1]), x.dtype)
     return cost.stored_bytes(x, group, blocks, blocks)
 
@@ -66,37 +66,41 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=_once),
     slips=(
         judges.Slip(
-            means="an empty group gets 0, and 0 is larger than some numbers",
+            means="an empty group gets 0, which is larger than some elements",
             value=_with(0.0),
             next="begin with -inf, which is neutral for a maximum.",
         ),
         judges.Slip(
-            means="the maximum began with 0",
+            means="the maximum of each group starts at 0",
             value=lambda x, group: _where_there_are_blocks(jnp.maximum(_largest(x, group), 0), group),
-            next="write the first block of a group as it is.",
+            next="store the first block of a group as it is.",
         ),
         judges.Slip(
             means="the smaller of two blocks is kept, element by element",
             value=lambda x, group: _where_there_are_blocks(-_largest(-x, group), group),
-            next="jnp.maximum keeps the larger.",
+            next="use jnp.maximum, which keeps the larger element.",
         ),
         judges.Slip(
-            means="blocks are added, and not compared",
+            means="the blocks of a group are added and not compared",
             value=lambda x, group: _where_there_are_blocks(_folded(jax.ops.segment_sum, x, group), group),
-            next="jnp.maximum takes the larger of two blocks, element by element.",
+            next="use jnp.maximum in place of the addition.",
         ),
         judges.Slip(
-            means="of each group the last block alone is looked at",
+            means="only the last block of each group counts",
             value=lambda x, group: _where_there_are_blocks(_last_block(x, group), group),
-            next="compare with what is there, but where a group begins: there the entry *before* is another one.",
+            next=(
+                "compare with what is there, except in the first step of a group, where the entry *before* is a "
+                "different one."
+            ),
         ),
     ),
     hints=(
-        "Three parts: a list that says where a block belongs, a body that begins anew or compares, and an output that "
-        "begins as -inf.",
-        "A group begins at step t if t is 0 or group_ref[t] is not group_ref[t - 1]. Keep t - 1 inside the list.",
-        "jnp.full((8 * GROUPS, n), -jnp.inf, x.dtype) is one more input, in pl.BlockSpec(memory_space=pl.ANY); with "
-        "one list and x before it, input_output_aliases={2: 0}.",
+        "You need three parts: a list that says where a block belongs, a body that stores its block or compares it, "
+        "and an output that begins as -inf.",
+        "A group begins at step t if t is 0 or group_ref[t] differs from group_ref[t - 1]. Keep the index t - 1 "
+        "inside the list.",
+        "Add jnp.full((8 * GROUPS, n), -jnp.inf, x.dtype) as one more input, with pl.BlockSpec(memory_space=pl.ANY). "
+        "One list and x come before it, so the alias is input_output_aliases={2: 0}.",
     ),
     points=3,
 )

@@ -43,23 +43,24 @@ EXERCISE = Exercise(
     reference=_product,
     slips=(
         judges.Slip(
-            means="the blocks were multiplied as they are stored",
+            means="the blocks are multiplied as they are stored, not transposed",
             value=_as_stored,
-            next="product(a, b, 0, 0) sums over the rows of both, which is a.T @ b.",
+            next="use product(a, b, 0, 0), which sums over the rows of both.",
         ),
         judges.Slip(
-            means="of each column only the last block counts",
+            means="only the last block of each column counts",
             value=_last_block_alone,
-            next="start the sum anew where the column changes, and at no other step.",
+            next="reset the sum where the column changes, and in no other step.",
         ),
     ),
     hints=(
-        "Transposed, rows and columns change places: the result's block row is A's column, and b's block row is A's "
+        "Transposing exchanges rows and columns, so the block row of the result is A's column, and that of b is A's "
         "row.",
-        "The lesson's sparse_kernel looks at rows_ref, because there the result's rows change with it. Which list "
-        "tells here where a sum begins and ends?",
-        "b_map returns (rows_ref[t], 0) and o_map (cols_ref[t], 0). Zero where cols_ref[t] differs from the entry "
-        "before, add product(a_ref[...], b_ref[...], 0, 0), store where it differs from the next entry.",
+        "The lesson's sparse_kernel looks at rows_ref, because its output block changes with the row. Which list says "
+        "here where a sum begins and ends?",
+        "b_map returns (rows_ref[t], 0), and o_map returns (cols_ref[t], 0). The kernel zeroes acc_ref if cols_ref[t] "
+        "differs from the entry before, adds product(a_ref[...], b_ref[...], 0, 0), and stores if cols_ref[t] differs "
+        "from the next entry.",
     ),
     points=3,
 )

@@ -1,4 +1,4 @@
-"""The wrong line of a published kernel: a read behind the end of a prefetched list."""
+"""The wrong line of a published kernel, which reads past the end of a prefetched list."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.find import Find
@@ -68,20 +68,20 @@ EXERCISE = Exercise(
         refused_by="simulator",
         near={
             2: "The grid is (panels, blocks), so this is the number of blocks, the length of the list.",
-            3: "Axis 1 of the grid counts the blocks.",
-            5: "At step 0 this reads entry 0 twice. Which is the largest entry that this line can read?",
-            13: "t runs from 0 to blocks - 1, so this holds at the last step.",
-            17: "This decides when the sum is written. What has been read by then?",
-            22: "The result's map reads entry t, which every step has.",
+            3: "Axis 1 of the grid counts the blocks, as intended.",
+            5: "In step 0 this line reads entry 0 twice. Which is the largest entry that it can read?",
+            13: "t runs from 0 to blocks - 1, so this is true in the last step, as intended.",
+            17: "This line decides when the sum is written. Which entries have been read by then?",
+            22: "The index map of the result reads entry t, which exists in every step.",
         },
-        why="at the last step it reads behind the list; is_end hides what comes of it.",
+        why="in the last step it reads past the end of the list, which is_end hides.",
     ),
     hints=(
         "The simulator names the ref and the entry that was read. Which lines read rows_ref, and at which t could the "
         "index be 6?",
-        "One line reads the entry before, one the next entry. Both are kept inside the list by a minimum or a "
-        "maximum. What is the largest value of each?",
-        "jnp.minimum(t + 1, blocks) is `blocks` at the last step, and the last entry is number blocks - 1.",
+        "One line reads the entry before, and another reads the next one. A minimum or a maximum should keep both "
+        "inside the list. How large can each index get?",
+        "In the last step jnp.minimum(t + 1, blocks) is `blocks`, but the last entry of the list is number blocks - 1.",
     ),
     points=1,
 )

@@ -1,4 +1,4 @@
-"""Blocks of a product that a list of flags asks for: to be repaired."""
+"""A kernel to repair, which computes only those blocks of a matmul that flags ask for."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ FLAGS = (
 
 
 def _cases() -> list[tuple]:
-    """Return flags of matrices that are not square: the first step not wanted, a row without any."""
+    """Return flags that are not square, where the first step may be unwanted and a row may have no wanted block."""
     return [
         (q, k, jnp.array(wanted, jnp.int32))
         for wanted in FLAGS
@@ -37,7 +37,7 @@ def _wanted(q, k, wanted):
 
 
 def _where(flags, q, k, wanted):
-    """Return what ``flags`` let through, with the blocks of k that are there: those of the last wanted step."""
+    """Return the blocks that ``flags`` let through, computed with the k block that is in VMEM: the last wanted one."""
     down, across = wanted.shape
     step = jnp.arange(wanted.size)
     last = jax.lax.cummax(jnp.where(wanted.reshape(-1) == 1, step, -1))
@@ -65,12 +65,12 @@ def _no_copy_without_work(wanted_scores):
         for n in np.flatnonzero(~works).tolist():
             needed = [blocks[later] for later in np.flatnonzero(works).tolist() if later > n][:1]
             if blocks[n] not in (blocks[n - 1 : n] + needed):
-                there = f"before it there was {blocks[n - 1]}" if n else "nothing was there before"
-                comes = f", and the next one needed is {needed[0]}" if needed else ", and no other is needed"
+                there = f"Block {blocks[n - 1]} was in VMEM before" if n else "No block was in VMEM before"
+                comes = f", and the next one needed is block {needed[0]}" if needed else ", and no other is needed"
                 return (
-                    f"Step {call.step(n)} has nothing to do, and block {blocks[n]} of k is copied for it with "
-                    f"wanted = {np.asarray(wanted).tolist()}: {there}{comes}.",
-                    "let the list name a block that costs nothing.",
+                    f"Step {call.step(n)} has nothing to do, but block {blocks[n]} of k is copied for it, with "
+                    f"wanted = {np.asarray(wanted).tolist()}. {there}{comes}.",
+                    "let the list name a block that costs no extra copy.",
                 )
     return None
 
@@ -80,8 +80,8 @@ def _no_product_without_need(wanted_scores):
     (call,) = grid.walk(wanted_scores, *_cases()[0]).calls
     if any(eqn.primitive.name == "dot_general" for eqn in call.kernel.eqns):
         return (
-            "Every step computes its matmul, and drops it where it is not wanted.",
-            "put it under pl.when(flag == 1).",
+            "Every step computes its matmul, and drops the result where it is not wanted.",
+            "put the matmul under pl.when(flag == 1).",
         )
     return None
 
@@ -98,23 +98,24 @@ EXERCISE = Exercise(
     also=(_no_copy_without_work, _no_product_without_need),
     slips=(
         judges.Slip(
-            means="the flags were read column by column",
+            means="the kernel reads the flags column by column",
             value=_turned,
-            next="they lie row by row: flag (i, j) is number i * pl.num_programs(1) + j.",
+            next="the flags are stored row by row, so flag (i, j) is number i * pl.num_programs(1) + j.",
         ),
         judges.Slip(
-            means="every block was computed",
+            means="the kernel computes every block, wanted or not",
             value=lambda q, k, wanted: _where(jnp.ones_like(wanted), q, k, wanted),
             next="look at the flag first, and write zeros where it is 0.",
         ),
     ),
     hints=(
         "Ask three questions: which flag belongs to step (i, j), what does o_ref hold where nothing was written, and "
-        "what does the map of k return at a step without work?",
-        "At a step without work, k's map may return any block that costs nothing: the one that is there, or the next "
-        "one needed. In front of the first wanted block only the second will do.",
-        "Number the steps 0, 1, 2 ... jax.lax.cummax(jnp.where(wanted, step, -1)) is the last wanted step so far, "
-        "and -1 before the first: take the first wanted step there. Its remainder by `across` is the block of k.",
+        "what does the index map of k return in a step without work?",
+        "In a step without work, the map of k may return any block that costs no extra copy: the one in VMEM, or the "
+        "next one needed. Before the first wanted block only the next one needed will do.",
+        "Number the steps from 0. Then jax.lax.cummax(jnp.where(wanted, step, -1)) is the last wanted step so far, or "
+        "-1 before the first one; replace -1 by the first wanted step. The remainder of that step by `across` is the "
+        "block of k.",
     ),
     points=3,
 )

@@ -1,4 +1,4 @@
-"""The density at which a block-sparse product takes as long as a dense one."""
+"""The density at which a block-sparse matmul takes as long as a dense one."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
@@ -7,7 +7,7 @@ CLOCK, PEAK = 1.5e9, 197e12
 
 
 def _counted(side: int, width: int, cycles: float, clock: float, peak: float) -> float:
-    """Return it for a matrix of 16 x 16 blocks and 4 panels, from whole times."""
+    """Return the break-even density for 16 x 16 blocks and 4 panels, from the times of the whole matmuls."""
     n, columns = 16 * side, 4 * width
     dense = 2 * n * n * columns / peak
     all_blocks = 256 * 4 * cycles / clock
@@ -30,27 +30,27 @@ EXERCISE = Exercise(
                 proof=_counted,
                 near={
                     "2 * side * side * width * clock / (peak * cycles)": (
-                        "A matrix has no more than all of its blocks: where the sparse kernel is faster even then, the "
+                        "A matrix has no more than all of its blocks. If the sparse kernel is faster even then, the "
                         "answer is 1."
                     ),
                     "min(1, side * side * width * clock / (peak * cycles))": (
-                        "The peak counts a multiplication and an addition as two."
+                        "The peak counts a multiplication and an addition as two operations."
                     ),
                     "min(1, 2 * side * width * clock / (peak * cycles))": (
-                        "A block of side x side, times side x width: how many FLOPs is that?"
+                        "How many FLOPs does the matmul of side x side by side x width take?"
                     ),
                     "min(1, 2 * side * side * side * clock / (peak * cycles))": (
-                        "A block meets `width` columns of b, and not `side`."
+                        "A block is multiplied by `width` columns of b, and not by `side` of them."
                     ),
                     "min(1, peak * cycles / (2 * side * side * width * clock))": (
-                        "It is upside down: at the break-even density the stored blocks take as long as all of them "
-                        "take at the peak."
+                        "Your ratio is upside down: at the break-even density the stored blocks take as long as all "
+                        "blocks take at the peak."
                     ),
                     "min(1, 2 * side * side * width / (peak * cycles))": (
-                        "cycles are no seconds yet: divide them by the clock."
+                        "These are cycles and not seconds, so divide them by the clock."
                     ),
                     "min(1, 2 * side * side * width * cycles / (peak * clock))": (
-                        "The more cycles a block takes, the sooner dense is faster."
+                        "The more cycles a block takes, the lower the density at which the dense matmul wins."
                     ),
                 },
             ),
@@ -63,14 +63,14 @@ EXERCISE = Exercise(
             (128, 256, 60, CLOCK, PEAK),
             (128, 512, 1000, 940e6, 918e12),
         ),
-        why="what a block takes at the peak, over what it takes here.",
+        why="it is the time of a block at the peak over its time here.",
     ),
     hints=(
-        "Take one stored block and one panel. How many seconds does the kernel take for it, and how many would its "
-        "FLOPs take at the peak?",
-        "A dense product of Z blocks takes Z times 2 * side * side * width / peak seconds. The sparse kernel takes "
-        "density * Z * cycles / clock. Set them equal.",
-        "Z drops out: density = (2 * side * side * width / peak) / (cycles / clock), and never more than 1.",
+        "How many seconds does the kernel take for one stored block and one panel, and how many would their FLOPs "
+        "take at the peak?",
+        "A dense matmul of Z blocks takes Z * 2 * side * side * width / peak seconds, and the sparse kernel takes "
+        "density * Z * cycles / clock. Set the two equal.",
+        "Z cancels, so the density is (2 * side * side * width / peak) / (cycles / clock), but never more than 1.",
     ),
     points=2,
 )

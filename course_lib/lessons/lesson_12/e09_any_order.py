@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: a block-sparse product for lists in any order, of any length."""
+"""A whole kernel from an empty cell: a block-sparse matmul for lists in any order and of any length."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,7 @@ MOST_CYCLES = 28_000
 
 
 def _cases() -> list[tuple]:
-    """Return lists that are mixed, with places that occur twice, empty rows, and 40, 13, 1 and 3 blocks."""
+    """Return shuffled lists of 40, 13, 1 and 3 blocks, with places that occur twice and with empty rows."""
     mixed = []
     for n, (count, side, wide) in enumerate(
         ((40, (8, 8), 1024), (13, (8, 2), 256), (1, (3, 4), 512), (3, (1, 1), 256))
@@ -49,23 +49,24 @@ EXERCISE = Exercise(
     budget=judges.Budget(cycles=MOST_CYCLES),
     slips=(
         judges.Slip(
-            means="the blocks of the last step are left out, of which there are fewer than eight",
+            means="the blocks of the last step are left out, because there are fewer than eight of them",
             value=_whole_steps,
-            next="round the number of steps up, and skip what is past the end of the list.",
+            next="round the number of steps up, and skip the blocks past the end of the list.",
         ),
         judges.Slip(
-            means="of each row the last block in the list is left, for each one overwrites what was there",
+            means="each block overwrites what was there, so only the last block of each row is left",
             value=_last_of_each_row,
-            next="add the products: acc_ref[...] += ..., in the rows of the block.",
+            next="add each matmul to the rows of its block, with acc_ref[...] += and not with =.",
         ),
     ),
     hints=(
         "If all rows of some columns of the result are in VMEM, in float32, the order of the list does not matter, "
-        "and a row without blocks is zero. b can be there, too: all its rows, and as many columns.",
-        "Several blocks a step hide the latency of a copy. The last step may then have too few: the list has no entry "
-        "for the rest, and their block of values is garbage. Where can such a product go, so that nobody sees it?",
-        "Give the accumulator one more row of blocks, row number ROWS. At a place past the end read the last entry of "
-        "the list (jnp.minimum), and add the product to that row. Store only the first ROWS.",
+        "and a row without blocks is zero. All rows of the same columns of b can be in VMEM, too.",
+        "Several blocks per step hide the latency of a copy, but the last step may have too few. The list has no "
+        "entries for the rest, and their blocks of values are garbage. Where can you add such a matmul so that nobody "
+        "sees it?",
+        "Give the accumulator one more row of blocks, row number ROWS. Past the end of the list, read its last entry "
+        "with jnp.minimum, and add the matmul to the extra row. Store only the first ROWS rows of blocks.",
     ),
     points=4,
 )

@@ -1,4 +1,4 @@
-"""Golf: some blocks of a product, in any order, with as few bytes as possible."""
+"""Golf: some blocks of a matmul, in any order, with as few bytes as possible."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,19 +42,19 @@ EXERCISE = Exercise(
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     slips=(
         judges.Slip(
-            means="the blocks are right, and stand in the order in which they were computed",
+            means="the blocks are right, but stand in the order in which they were computed",
             value=_sorted_blocks,
-            next="the result's index map can look up where block t of the sorted list belongs.",
+            next="let the index map of the result look up where block t of the sorted list belongs.",
         ),
     ),
     golf=Golf(unit=BYTES, par=3_500_000),
     hints=(
-        "What moves is rows of a, columns of b and blocks of the result. Each wanted block of the result has to move "
-        "once. How often does each of the other two have to?",
-        "The order of the steps is yours: sort by row (jnp.argsort, outside), and a block of rows of a stays while "
-        "its row lasts. The place of a block in the result comes from the list as well.",
-        "b fits into VMEM as a whole: a map that never changes, and pl.ds for the columns of a step. The map of a "
-        "looks up rows at the place that the sorted list names.",
+        "The kernel moves rows of a, columns of b and blocks of the result. Each block of the result has to move "
+        "once. How often do the other two have to move?",
+        "You may choose the order of the steps. If you sort by row with jnp.argsort, outside the kernel, a block of "
+        "rows of a stays while its row lasts. The place of a block in the result comes from the list as well.",
+        "All of b fits into VMEM, so give it an index map that never changes, and take the columns of a step with "
+        "pl.ds. The index map of a looks up rows at the place that the sorted list names.",
     ),
     points=3,
 )
