@@ -6,10 +6,10 @@
 # not need a TPU; with one, the kernels also run on it.*
 #
 # Attention is two matmuls with a softmax between them. Each of T queries is multiplied with T keys, which gives T
-# scores. Divided by sqrt(D), the softmax turns them into T weights, and the result is the weighted mean of T values.
-# Queries, keys and values are vectors of D elements. Below is attention as one would write it in JAX, for eight heads
-# with 2048 positions of 128 elements. The compiler predicts how long it takes on a v5e, and the next line says how long
-# its matmuls alone would take at the peak. Run the cells.
+# scores. The softmax turns these scores, divided by sqrt(D), into T weights, and the result is the weighted mean of T
+# values. Queries, keys and values are vectors of D elements. Below is attention as one would write it in JAX, for eight
+# heads with 2048 positions of 128 elements. The compiler predicts how long it takes on a v5e, and the next line says
+# how long its matmuls alone would take at the peak. Run the cells.
 
 # %%
 # FIRST CELL
@@ -57,10 +57,10 @@ print(f"attention, compiled by XLA:  {unfused.seconds * 1e6:5.1f} us, predicted 
 print(f"its matmuls at the peak:     {matmul_us(HEADS, T):5.1f} us")
 
 # %% [markdown]
-# **Where do the other 260 us go?** Write down a guess before you go on. Do they go to the exponentials, of which there
-# are 34 million? To the memory, because the scores of the eight heads take 134 MB in float32? To the matmuls, which may
-# not reach the peak? At the end you will have a kernel that comes close to the second line, and for each step on the
-# way you will know what it saved, and why.
+# **Where do the other 260 us go?** Write down a guess before you go on. They could go to the exponentials, of which
+# there are 34 million, to the memory, because the scores of the eight heads take 134 MB in float32, or to the matmuls,
+# which may not reach the peak. At the end you will have a kernel that comes close to the second line, and you will know
+# what each step on the way saved, and why.
 #
 # After this lesson you can
 # - compute attention without ever writing a score to HBM,
@@ -72,9 +72,9 @@ print(f"its matmuls at the peak:     {matmul_us(HEADS, T):5.1f} us")
 #
 # ## What the scores cost
 #
-# The arrays that attention reads and writes are small: q, k, v and o have T x D elements for each head. The scores have T
-# x T. **Predict:** how many bytes are the four arrays, and how many move if the scores are written in float32, read for
-# the softmax, and the weights are then written and read in bfloat16?
+# The arrays that attention reads and writes are small: q, k, v and o have T x D elements for each head. The scores have
+# T x T. **Predict** how many bytes the four arrays have, and how many move if the scores are written and read in
+# float32, and the weights are written and read in bfloat16.
 
 # %% tags=["predict"]
 moved = {
@@ -89,10 +89,10 @@ for name, bytes_ in moved.items():
 
 # %% [markdown]
 # XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. For each operation the
-# report takes the longer of two times, that of the core and that of its bytes at full bandwidth, and here the bytes
-# take longer. How long would attention take if the scores never went to HBM? The scores of four heads take 67 MB in
-# float32, so the compiler can keep them in VMEM, which has 128 MiB. With eight heads, one head takes 348 / 8 = 43.5 us.
-# **Predict** its time with four.
+# report takes the longer of two times, the core's and that of the bytes at full bandwidth, and here the bytes take
+# longer. How long would attention take if the scores never went to HBM? The scores of four heads take 67 MB in float32,
+# so the compiler can keep them in VMEM, which has 128 MiB. With eight heads, the time per head is 348 / 8 = 43.5 us.
+# **Predict** the time per head with four.
 
 # %% tags=["predict"]
 for heads in (4, 8):
@@ -107,7 +107,7 @@ for heads in (4, 8):
 # have four times the scores, and those of a single head of 8192 positions take 268 MB. A kernel can do better if it
 # never holds more than a *block* of scores: it computes the block, turns it into weights, multiplies them by the
 # values, and forgets them. One thing stands in the way. A weight is exp(s - m) / l, where m is the largest score of the
-# row and l is the sum of exp(s - m) over the row, and one block is not enough to know either.
+# row and l is the sum of exp(s - m) over the row, and a single block is not enough to know either of them.
 #
 # ## Online softmax, once more
 #
@@ -120,8 +120,8 @@ for heads in (4, 8):
 # - l, the sum of exp(s - m) so far,
 # - acc, the sum of exp(s - m) times the values so far.
 #
-# Compute the three by hand for the row below, after each block of three keys: the scores are 1, 3, 2, then 5, 1, 1, and
-# the values 1, 2, 3, 4, 5, 6. Then step through it. Change a score and watch what is rescaled.
+# Take a row with the scores 1, 3, 2, 5, 1, 1 and the values 1 to 6, in blocks of three keys. Compute m, l and acc by
+# hand after each block, then step through the row below. Change a score and watch what is rescaled.
 
 # %%
 viz.softmax_stepper([1.0, 3.0, 2.0, 5.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], block=3)
@@ -132,8 +132,8 @@ viz.softmax_stepper([1.0, 3.0, 2.0, 5.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.
 #
 # ## The kernel
 #
-# The grid has three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l
-# and acc stay in scratch while j goes through all keys. A step has two matmuls, queries times keys and weights times
+# The grid has three axes: the head, the block of queries i, and the block of keys j. The last axis runs fastest, so m,
+# l and acc stay in scratch while j goes through all keys. A step has two matmuls, queries times keys and weights times
 # values. Read `update` first: its last two lines multiply l and acc by `shrink` before they add the new block. The
 # first block needs no special case, because m begins at -inf and `shrink` is then exp(-inf) = 0. With the default
 # `lanes=1`, m and l are columns; we change that later. `vmem_limit_bytes` asks for more than the 16 MiB of VMEM that a
@@ -224,16 +224,15 @@ for size, report in steps.items():
 # %% [markdown]
 # With blocks of 128 the kernel is four times *slower* than XLA, although it moves half of the bytes, and with blocks of
 # 256 it is still slower. With blocks of 512 it takes two thirds of XLA's time. It still moves more than the 17 MB of
-# its arrays, because every block of queries reads all keys and values again: T / bq times. So the bytes of this kernel
-# still grow with T x T, but divided by the size of a block.
+# its arrays, because it reads all keys and values again for every block of queries, T / bq times. So the bytes of this
+# kernel still grow with T x T, but divided by the size of a block.
 #
 # ## What does the kernel wait for?
 #
-# The compiler's report splits the cycles into those in which the core issues instructions and those in which it waits.
-# The table shows them for one grid step, beside the cycles that the two matmuls of the step take at the peak. "Issue"
-# is time in which instructions are issued; "MXU" and "XLU" are the times spent waiting for a result of that unit, and
-# "scalar" is the time spent on the loop over the grid and on addresses. We leave out a few smaller ones. **Look for**
-# the reason why blocks of 128 are so slow.
+# The compiler's report splits the cycles into those in which the core issues instructions ("issue") and those in which
+# it waits. "MXU" and "XLU" are the times spent waiting for a result of that unit, and "scalar" is the time spent on the
+# loop over the grid and on addresses; we leave out a few smaller ones. The table shows them for one grid step, beside
+# the cycles that the two matmuls of the step take at the peak. **Look for** the reason why blocks of 128 are so slow.
 
 # %%
 WAITS = {
@@ -256,18 +255,18 @@ for size, report in steps.items():
 # A step with blocks of 128 takes 16 times as long as its matmuls. A quarter of that is waiting for copies. Half of the
 # rest is waiting for results of the MXU and the XLU: the maximum needs the first matmul, the exponentials need the
 # maximum, and the second matmul needs the exponentials. A step of 512 does 16 times as much work and waits only 1.6
-# times as long for the two units: the wait for the MXU hardly grows, and the wait for the XLU does not even double. It
-# hardly waits for copies, so the memory no longer limits this kernel. Yet it takes 2.6 times as long as its matmuls:
-# issue alone takes 1.7 times as long, and most of the rest is waiting for the XLU and the MXU.
+# times as long for the two units: the wait for the MXU hardly grows, and the wait for the XLU does not even double. The
+# step hardly waits for copies, so the memory no longer limits this kernel. Yet it takes 2.6 times as long as its
+# matmuls: issue alone takes 1.7 times as long, and most of the rest is waiting for the XLU and the MXU.
 #
 # ## One value in 128 lanes
 #
-# What does the kernel need the XLU for? A row of scores lies along the lanes, so its maximum and its sum each take a
-# reduction across lanes. But the XLU has another use here: m and l have one value for each row, which their refs store
-# in a single lane. Wherever they are loaded and meet the scores, the XLU has to copy that lane to the other 127. In
-# VMEM, 128 lanes take no more room than one, because a register has 128 lanes anyway. So keep the same value in all of
-# them, and it meets the scores register by register. (Lesson 8 shows this under "Further", for scores that are read
-# from HBM.) **Predict** how much time this saves. It changes one argument.
+# The kernel uses the XLU in two ways. A row of scores lies along the lanes, so its maximum and its sum each take a
+# reduction across lanes. Besides, m and l have one value for each row, which their refs store in a single lane.
+# Whenever they are combined with the scores, the XLU has to copy that lane to the other 127. In VMEM, 128 lanes take no
+# more room than one, because a register has 128 lanes anyway. So keep the same value in all of them; m and l then line
+# up with the scores, register by register. (Lesson 8 shows this under "Further", for scores that are read from HBM.)
+# **Predict** how much time this change of one argument saves.
 
 # %% tags=["predict"]
 in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), *qkv)
@@ -278,23 +277,23 @@ for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
     )
 
 # %% [markdown]
-# This saves 88 of 226 us. The kernel no longer waits for the XLU at all, although it still computes the maxima and the
-# sums across lanes, so those are hidden behind other work. Moving lanes also takes instructions: without them a step
-# issues for 555 fewer cycles.
+# This saves 88 of 226 us. The kernel no longer waits for the XLU at all, although it still reduces across lanes for the
+# maxima and the sums, so other work hides these reductions. Copying lanes also took instructions, and without them a
+# step issues for 555 fewer cycles.
 #
 # ## One basic block
 #
-# What else keeps the MXU waiting? While the VPU and the EUP work on the exponentials of *this* block, the MXU could work
-# on the scores of the *next*. The compiler does reorder instructions like that, but hardly beyond a basic block, as
-# lesson 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only the copies
-# for the next step begin earlier.
+# While the VPU and the EUP work on the exponentials of *this* block, the MXU could work on the scores of the *next*.
+# The compiler does reorder instructions like that, but hardly beyond a basic block, as lesson 8 says. A grid step ends
+# its basic block, so no computation of the next step begins before this step has ended. Only the copies for the next
+# step begin earlier.
 #
 # So put several blocks of keys into one basic block. The keys and values of a head fit into VMEM, 512 KiB each. The
 # kernel below takes them whole, has no third grid axis, and goes through the blocks of keys in a loop, with the same
-# `update`. With `unroll=True` the four iterations become one basic block; with `unroll=1` each iteration is a block of
-# its own. (The loop carries no value, because m, l and acc are in refs, so the compiler honors `unroll`.) In `attend`,
-# read only `add` and the `fori_loop` now; the next two sections use `causal` and `lse`. **Guess** both times; the grid
-# took 138 us.
+# `update`. With `unroll=True` the four iterations become one basic block; with `unroll=1` each iteration is a basic
+# block of its own. (The loop carries no value, because m, l and acc are in refs, so the compiler honors `unroll`.) In
+# `attend`, read only `add` and the `fori_loop` now; the next two sections use `causal` and `lse`. **Guess** both times;
+# the grid took 138 us.
 
 
 # %% tags=["predict"]
@@ -375,13 +374,13 @@ for name in ("a loop in the step", "one basic block"):
     print(f"cycles a step, {name}: {', '.join(waits)}")
 
 # %% [markdown]
-# The grid, the loop and the basic block go through the same blocks with the same `update`; a step of the last two has
-# four blocks of keys, so compare its 4,874 cycles of issue with four times 1,223. The loop has no grid step between the
-# blocks of keys and takes a tenth less than the grid; unrolled, it takes another sixth less. The library's kernel has
-# all 16 blocks of a head in one basic block. It also folds the scale into an exp2, keeps l as one partial sum per lane
-# that it adds up once at the end, and computes the scores of the next block before the softmax of this one.
+# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop takes a tenth less
+# time than the grid, because it has no grid step between the blocks of keys. When it is unrolled into one basic block,
+# it takes another sixth less. The library's kernel has all 16 blocks of a head in one basic block. It also folds the
+# scale into an exp2, keeps l as one partial sum per lane that it adds up once at the end, and computes the scores of
+# the next block before the softmax of this one.
 #
-# In one basic block the compiler fills the gaps between iterations with matmuls of their neighbors (a picture under
+# In one basic block the compiler fills the gaps of an iteration with matmuls of its neighbors (a picture under
 # "Further" shows where). A step therefore issues for 4,347 cycles instead of 4,874, and waits 210 cycles for results of
 # the MXU instead of 444.
 #
@@ -389,18 +388,19 @@ for name in ("a loop in the step", "one basic block"):
 #
 # ## Causal attention
 #
-# In a language model a query may look only at the keys up to its own position. Then half of the scores are masked. Most
-# blocks are either full and need no mask, or masked as a whole. Only those on the diagonal need a mask.
+# In a language model a query may look only at the keys up to its own position, so about half of the scores are masked.
+# Most blocks are either full or masked as a whole; only those on the diagonal need a mask. **Look for** how many blocks
+# of each kind there are.
 
 # %%
 viz.block_map(2048, 2048, 512, 512, causal=True)
 
 # %% [markdown]
-# Six of the sixteen blocks are masked as a whole. Such a block can be handled in three ways: mask it, skip its work
-# with `pl.when`, or skip its copies too, with an index map that stays where it is, as in lesson 8. For blocks of one
-# size that is `jnp.minimum(i, j)`. The kernel below is `flash` with the mask of `above_diagonal`; its arguments say in
-# which steps it works, and which block of keys a step has. Without a mask, this kernel takes 138 us, and ten sixteenths
-# of that are 86 us. **Predict** the three times.
+# Six of the sixteen blocks are masked as a whole. A kernel can mask such a block, it can skip the work with `pl.when`,
+# or it can skip the copies too, with an index map that stays at the last block needed, as in lesson 8. If queries and
+# keys have blocks of the same size, this is block `jnp.minimum(i, j)`. The kernel below is `flash` with the mask of
+# `above_diagonal`. Its arguments `works` and `keys_of` say in which steps it works, and which block of keys a step has.
+# Without a mask, this kernel takes 138 us, and ten sixteenths of that are 86 us. **Predict** the three times.
 
 
 # %% tags=["predict"]
@@ -468,12 +468,12 @@ for name, way in ways.items():
 
 # %% [markdown]
 # Skipping work saves only 15 of 140 us, because the kernel now waits 28 us longer for copies. Skipping copies removes a
-# third of that wait. Why does the kernel still wait for the rest? The last steps of a row of blocks are the empty ones.
-# The pipeline starts a copy one step ahead, so the next block of queries and its first keys and values are requested in
-# an empty step, which is over long before they arrive. If that is right, the wait should shrink when the empty steps
-# come *first*, so go through the keys from the last block to the first. The online softmax allows any order, but this
-# order needs the skip: if the first block of a row were masked as a whole, m would still be -inf, and exp(s - m) would
-# be exp(-inf + inf), which is NaN. **Predict** how much of the wait remains.
+# third of the wait. The rest probably remains because the empty steps come last in a row of blocks. The pipeline starts
+# a copy one step ahead, so the next block of queries and its first keys and values are requested in an empty step,
+# which is over long before they arrive. If this explanation is right, the wait should shrink when the empty steps come
+# *first*, so we go through the keys from the last block to the first. The online softmax allows any order, but in this
+# order masked blocks must be skipped: if the first block of a row were masked as a whole, m would still be -inf, and
+# exp(s - m) would be exp(-inf + inf), which is NaN. **Predict** how much of the wait remains.
 
 # %% tags=["predict"]
 reordered = functools.partial(flash_causal, last_first=True, **stays)
@@ -481,9 +481,9 @@ print(f"empty first   {priced(reordered)}")
 
 # %% [markdown]
 # Less than half of the wait remains, 10.3 of 21.9 us, although this order copies one more block of keys and values for
-# each head. So skipping copies is not enough: those that remain need work to hide behind. In the kernel with one basic
-# block there are no empty steps at all, because each block of queries has its own branch, which contains no work for
-# the keys above the diagonal.
+# each head. So skipping copies is not enough; the remaining copies need work to hide behind. The kernel with one basic
+# block has no empty steps at all, because each block of queries has its own branch, which contains no work for the keys
+# above the diagonal.
 
 # %%
 print(f"one block     {priced(functools.partial(straight, causal=True))}")
@@ -492,25 +492,29 @@ print(f"one block     {priced(functools.partial(straight, causal=True))}")
 # ## What the backward pass needs
 #
 # The gradient of a softmax needs its weights, and storing T x T of them would bring back the traffic that the forward
-# pass avoids. So the backward kernel recomputes them: the scores from q and k, and each weight from its score and one
-# value for its row.
+# pass avoids. So the backward kernel recomputes the scores from q and k, and each weight from its score and one value
+# for its row.
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
 # Let g be the cotangent of o, and dx the gradient with respect to x, as in lesson 10. The star multiplies element by
-# element; the others are matmuls:
+# element; all other multiplications are matmuls:
 #
 # - dv = p^T g
 # - dp = g v^T
 # - ds = p * (dp - delta), where delta is the sum of o * g over D, one value for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# With `lse=True`, `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where
-# does delta come from? The weights of a row add up to 1, so raising the score of key j by a small e changes p_j by e
-# p_j (1 - p_j) and every other p_i by -e p_i p_j. Multiply each change by its dp and add them up: ds_j = p_j (dp_j -
-# sum(p dp)). This sum runs over T keys. But dp_i is the dot product of g and v_i, so the sum of p_i dp_i is the dot
-# product of g and the sum of p_i v_i, which is o. So delta needs only D products per query, of two arrays that are
-# already in HBM. Check all of it in plain JAX, after the forward kernel.
+# The term delta comes from the softmax. The weights of a row add up to 1, so raising the score of key j by a small e
+# changes p_j by e p_j (1 - p_j) and every other p_i by -e p_i p_j. Multiply each change by its dp and add them up,
+# which gives ds_j = p_j (dp_j - sum(p dp)).
+#
+# The sum of p_i dp_i runs over T keys, but there is a shorter way. Since dp_i is the dot product of g and v_i, the sum
+# is the dot product of g and the sum of p_i v_i, which is o. So delta needs only D multiplications per query, of two
+# arrays that are already in HBM.
+#
+# With `lse=True`, `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. The
+# next cell checks all of this in plain JAX, with o and lse from the forward kernel.
 
 
 # %%
@@ -546,11 +550,11 @@ print(
 )
 
 # %% [markdown]
-# In kernels, dq is a sum over keys, and dk and dv are sums over queries. By the rule of lesson 10, the axis of the sum
-# goes last, so dq needs a different grid than dk and dv. You will write both kernels in exercises 13.5 and 13.6. Each
-# of them recomputes s and dp, so the first needs three matmuls for each block and the second four, seven in all. The
-# library's kernel needs five: its grid is that of dk and dv, and it keeps dq of a whole head in VMEM, where every step
-# adds its part.
+# In a kernel, dq is a sum over keys, and dk and dv are sums over queries. By the rule of lesson 10, the axis of the sum
+# goes last, so dq needs a different grid from dk and dv. You will write both kernels in exercises 13.5 and 13.6. Both
+# recompute s and dp, so the kernel for dq needs three matmuls for each block and the other one four, seven in all. The
+# library's kernel needs only five, because it has the grid of dk and dv and keeps dq of a whole head in VMEM, where
+# every step adds its part.
 #
 # ## The guess
 #
@@ -574,21 +578,22 @@ print(f"their matmuls at the peak: {matmul_us(4, T):5.1f} us")
 # are lost in the matmuls, which reach nine tenths of the peak. With blocks of 128 our kernel moved half of XLA's bytes
 # and was still four times slower, because each of its 2048 steps takes 1,018 cycles for 64 cycles of matmuls: it waits
 # for copies and for results, and issue and scalar work alone add up to 448 us. Larger blocks spread these costs over
-# more work, m and l in all lanes removed the broadcasts, and one basic block let the MXU work on one block of keys
-# while the VPU and the EUP work on another. Where the scores fit into VMEM anyway, the kernel takes seven to nine
-# tenths of XLA's time, and with 256 positions it takes longer (a table under *Further*).
+# more work, m and l in all lanes removed the copies between lanes, and one basic block let the MXU work on one block of
+# keys while the VPU and the EUP work on another. If the scores fit into VMEM anyway, the kernel takes seven to nine
+# tenths of XLA's time, and with 256 positions it is slower than XLA (a table under *Further*).
 
 # %% [markdown]
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. So far m is 2, l is 3 and acc is 6. A block comes with the scores 4 and 4 and the values 1 and 3.
-# What are m, l and acc now?</summary> m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about 4.81.</details>
+# <details><summary>1. So far m is 2, l is 3 and acc is 6. The next block has the scores 4 and 4 and the values 1 and 3.
+# What are m, l and acc now?</summary> m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about
+# 4.81.</details>
 #
-# <details><summary>2. Why does a mask use -inf, and not 0, and why before the maximum?</summary> exp(-inf) is 0, so the
-# key adds nothing to l and acc, whereas a score of 0 would add exp(0 - m). A maximum that includes masked keys may be
-# so large that the weights of all other keys become 0.</details>
+# <details><summary>2. Why does a mask use -inf and not 0, and why is it applied before the maximum?</summary> exp(-inf)
+# is 0, so the key adds nothing to l and acc, whereas a score of 0 would add exp(0 - m). A maximum that includes masked
+# keys may be so large that the weights of all other keys become 0.</details>
 #
 # <details><summary>3. A causal kernel skips the work of 6 of its 16 steps, and still takes nine tenths of the time.
 # What are two things to try?</summary> An index map that stays on the last block needed, so that the empty steps copy
@@ -654,15 +659,15 @@ along_the_program(
 )
 
 # %% [markdown]
-# An iteration of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are
-# not there, and at the end m, l and acc are brought up to date. In one basic block 397 bundles without the MXU remain,
-# where four iterations of the loop have 636.
+# An iteration of the loop begins and ends with bundles in which the MXU has nothing to do: at the start its operands
+# are not there yet, and at the end m, l and acc are updated. One basic block has 397 bundles without the MXU, while
+# four iterations of the loop have 636.
 #
 # ### The backward kernel
 #
-# The library's backward kernel has five matmuls for each exponential where the forward pass has two, and it waits for no
-# maximum, because lse is known. **Guess** how close it comes to its bound. (We compile both passes together and subtract the
-# forward pass.)
+# For each block of exponentials the library's backward kernel has five matmuls, where the forward pass has two. It
+# waits for no maximum, because lse is known. **Guess** how close it comes to the MXU's peak. (We compile both passes
+# together and subtract the forward pass.)
 
 # %% tags=["predict"]
 both = functools.partial(jax.vjp, library.flash_attention)
@@ -674,10 +679,10 @@ print(f"backward alone: {backwards:5.1f} us, {five / backwards:.0%} of the MXU's
 # %% [markdown]
 # ### When it does not help
 #
-# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save: you have seen that XLA writes
-# no scores to HBM as long as they fit into VMEM. The kernel can then be faster only if it overlaps the softmax with the
-# matmuls better than XLA does. **Predict** for which of these the kernel takes less than half of XLA's time: 8 heads of
-# 256 or 512 positions, 4 of 1024, and 2 to 16 heads of 2048.
+# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save, because XLA writes no scores
+# to HBM as long as they fit into VMEM. The kernel can then be faster only if it overlaps the softmax with the matmuls
+# better than XLA does. **Predict** for which of these the kernel takes less than half of XLA's time: 8 heads of 256 or
+# 512 positions, 4 of 1024, and 2 to 16 heads of 2048.
 
 # %% tags=["predict"]
 print("heads     T   XLA moves        XLA     kernel, of it waiting for copies")
@@ -709,10 +714,10 @@ for heads, t in [
 #
 # ### Heads that share their keys
 #
-# In grouped-query attention several query heads share one KV head, which makes the cache of keys and
-# values (the KV cache) smaller. For a kernel that is an index map: `h // group` for k and v. The heads of a group follow
-# each other, so if the block is a whole KV head, the copy is skipped for all but the first. **Predict** the bytes of
-# k and v that the library's kernel moves for 8 query heads on 8, and on 2 KV heads.
+# In grouped-query attention several query heads share one KV head, which makes the cache of keys and values (the KV
+# cache) smaller. A kernel needs only another index map for this, `h // group` for k and v. The heads of a group follow
+# each other, so if the block is a whole KV head, it is copied only for the first of them. **Predict** how many bytes of
+# k and v the library's kernel moves for 8 query heads with 8 KV heads, and with 2.
 
 # %% tags=["predict"]
 for kv_heads in (8, 2):
@@ -764,10 +769,10 @@ viz.attention_roof(heads=HEADS)
 #
 # ### Windows, segments, and small heads
 #
-# A sliding window is a second diagonal: keys `window` or more positions back are masked, and blocks behind it are
-# skipped like those above the first. Segment ids separate documents that are packed into one sequence. Which blocks
-# they mask is known only at run time, so the kernel skips none because of them. Heads of 64 use only half of the MXU's
-# depth and width. **Predict** which of the three saves time.
+# A sliding window adds a second diagonal: keys `window` or more positions back are masked, and blocks wholly beyond
+# that diagonal are skipped like those above the first. Segment ids separate documents that are packed into one
+# sequence. Which blocks they mask is known only at run time, so the kernel skips none because of them. Heads of 64 use
+# only half of the MXU's depth and width. **Predict** which of the three saves time.
 
 # %% tags=["predict"]
 ids = jax.ShapeDtypeStruct((1, T), jnp.int32)
@@ -804,13 +809,13 @@ for name in ("causal", "heads of 64"):
     )
 
 # %% [markdown]
-# It waits less than the kernel for heads of 128, 16,380 cycles instead of 21,302. But it issues for 5 % more cycles,
-# and fewer of the MXU's slots are filled. There are as many scores as before, so the exponentials and the maxima take
-# as much work.
+# The kernel for heads of 64 waits less than the one for heads of 128, 16,380 cycles instead of 21,302. But it issues
+# for 5 % more cycles, and fewer of the MXU's slots are filled. There are as many scores as before, so the exponentials
+# and the maxima take as much work.
 #
 # ### In a model
 #
-# `jax.nn.dot_product_attention` takes arrays of [batch, T, heads, D], with the heads behind the positions; our kernel,
+# `jax.nn.dot_product_attention` takes arrays of [batch, T, heads, D], with the heads after the positions; our kernel,
 # like most, takes [batch, heads, T, D]. In Keras, the library's `FlashAttention` layer replaces
 # `keras.layers.MultiHeadAttention` and has the same weights.
 
