@@ -2,7 +2,7 @@
 # # Exercises 13: Flash attention
 #
 # You write the forward kernel and two kernels for the three gradients, configure a causal kernel and grouped heads,
-# repair a kernel for packed documents, and answer a question by roofline. Nothing here needs a TPU.
+# repair a kernel for packed documents, and answer a question by roofline, all of it without a TPU.
 #
 # Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 80 minutes. Short of time? Do 13.2 and 13.6.
 # Want more? 13.9 and 13.10, 75 minutes, begin with an empty cell.
@@ -35,7 +35,8 @@ def product(a, b, axis_of_a, axis_of_b):
 #
 # *Difficulty 2 of 5. 6 minutes, 4 lines.*
 #
-# Four heads, T = 6144 positions, D = 64, everything in bfloat16 unless said otherwise. Enter numbers:
+# For four heads with T = 6144 positions and D = 64, everything in bfloat16 unless the question says otherwise, enter
+# four numbers:
 #
 # - **A** How many bytes do q, k, v and o have together?
 # - **B** How many bytes do the scores have, in float32?
@@ -61,11 +62,11 @@ checks.check("13.1", numbers)
 # *Difficulty 3 of 5. 13 minutes, 14 lines. Fast track.*
 #
 # `attention(q, k, v)` is attention without a mask, with the scale 1 / sqrt(D): q is float32[heads, T, D], and k and v
-# are float32[heads, S, D]. T and S may differ, and both are multiples of 128. Blocks have 128 queries and 128 keys. The
-# call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel, with `product` from above
-# for both matmuls. `m_ref` and `l_ref` are float32[128, 128] and hold the value of a row in all 128 lanes. `acc_ref` is
-# float32[128, D], and D is 128 or 64, so what meets it must be cut down to D lanes. Scores here may be as large as 300
-# and as small as -300.
+# are float32[heads, S, D]. T and S may differ, but both are multiples of 128, and a block has 128 queries and 128 keys.
+# The call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel, and use `product` from
+# above for both matmuls. `m_ref` and `l_ref` are float32[128, 128] and hold the value of a row in all 128 lanes.
+# `acc_ref` is float32[128, D], and D is 128 or 64, so cut what you combine with it down to D lanes. Scores here may be
+# as large as 300 and as small as -300.
 
 
 # %% answer="13.2"
@@ -122,15 +123,15 @@ checks.check("13.2", attention)
 #
 # *Difficulty 3 of 5. 9 minutes, 3 lines.*
 #
-# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys, and at each step it calls `plan(i, j)`, which you
-# write. It returns three values:
+# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys, and in each step it calls `plan(i, j)`. Write
+# this function, which returns three values:
 #
-# - `works`: whether any score of block (i, j) is unmasked. If none is, the step does nothing.
-# - `needs_mask`: whether some scores of a block that works are masked. Where no score counts, it may be either.
-# - the index of the block of keys for this step: j if the step works. A step without work must not copy keys that
-#   nobody reads, so it stays at the block before it, or names block 0, which the next i needs first.
+# - `works`: whether any score of block (i, j) is unmasked; if none is, the step does nothing.
+# - `needs_mask`: whether some scores of a block that works are masked; in a step without work it may be either.
+# - the index of the block of keys for this step, which is j if the step works. A step without work must not copy keys
+#   that nobody reads, so it stays at the block before it, or names block 0, which the next i needs first.
 #
-# i and j are traced, so write no `if`.
+# Since i and j are traced, you cannot write an `if`.
 
 
 # %% given="13.3"
@@ -160,10 +161,10 @@ checks.check("13.3", plan)
 # *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
 # In grouped-query attention several query heads share one KV head. q is [B, H, T, D], k and v are [B, KH, T, D], and H
-# is a multiple of KH: the first H / KH query heads share the first KV head, the next H / KH the second one. The grid is
-# (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of sequence 0, then those of
-# sequence 1. Write `blocks(n, i, j, heads, kv_heads)`, which returns two block indices: that of q, which is o's as
-# well, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
+# is a multiple of KH: the first H / KH query heads share the first KV head, the next H / KH share the second, and so
+# on. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of sequence
+# 0, then those of sequence 1. Write `blocks(n, i, j, heads, kv_heads)`, which returns two block indices: that of q,
+# which is also that of o, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
 
 
 # %% answer="13.4"
@@ -195,8 +196,8 @@ checks.check("13.4", blocks)
 # kept lse for each query, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. In
 # VMEM a row lies along the lanes. Broadcasting it down the sublanes is free, but turning it into a column, as scores
 # with queries down would need, is not. So compute everything *transposed*, with keys down and queries across: s.T =
-# scale * k @ q.T, dp.T = v @ g.T, and ds.T = p.T * (dp.T - delta). Write the kernel, with `product` for all matmuls.
-# The call is given, with the keys as the last axis of its grid.
+# scale * k @ q.T, dp.T = v @ g.T, and ds.T = p.T * (dp.T - delta). Write the kernel, and use `product` for all matmuls.
+# The call is given, and the keys are the last axis of its grid.
 
 
 # %% answer="13.5"
@@ -251,8 +252,8 @@ checks.check("13.5", grad_q)
 # `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel. The arrays and
 # formulas are those of 13.5: q and g are float32[heads, T, D], k and v float32[heads, S, D], lse and delta
 # float32[heads, 1, T]; with keys down and queries across, p.T = exp(scale * k @ q.T - lse) and ds.T = p.T * (v @ g.T -
-# delta). Write the kernel and its call, in blocks of 128, with `product` for all matmuls. Both results are sums over the
-# queries. Which axis of the grid goes last?
+# delta). Write the kernel and its call, in blocks of 128, with `product` for all matmuls. Both results are sums over
+# the queries, so think about which axis of the grid goes last.
 
 
 # %% answer="13.6"
@@ -298,9 +299,9 @@ checks.check("13.6", grad_kv)
 #
 # *Difficulty 3 of 5. 14 minutes, 6 lines.*
 #
-# Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
+# Several documents are packed into one sequence, and `ids`, int32[1, T], says to which document a position belongs. A
 # query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The
-# kernel below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three
+# kernel below takes one block of queries with all keys in one block, so nothing has to be rescaled, but it has three
 # mistakes. Once you have repaired them, a row of padding has no keys left: its maximum is -inf and its sum is 0. Handle
 # that row so that it gives zeros and no NaN, and leave all other rows as they are.
 
@@ -359,10 +360,11 @@ checks.check("13.7", documents)
 #
 # *Difficulty 2 of 5. 4 minutes, 2 lines.*
 #
-# The backward pass needs the weights p. One can write them to HBM in the forward pass and read them in the backward
-# pass; each weight has `itemsize` bytes. Or one can recompute the scores, with 2 D FLOPs for each. For which head size
-# D does the time of those bytes alone equal the time of those FLOPs alone, on a chip with `peak` FLOP/s and `bandwidth`
-# B/s? Write `head_size(itemsize, peak, bandwidth)`. The check then says what that is on a v5e.
+# The backward pass needs the weights p. You can write them to HBM in the forward pass, with `itemsize` bytes for each,
+# and read them in the backward pass, or you can recompute the scores, with 2 D FLOPs for each. Write
+# `head_size(itemsize, peak, bandwidth)`, which returns the head size D for which the time of those bytes alone equals
+# the time of those FLOPs alone, on a chip with `peak` FLOP/s and `bandwidth` B/s. The check then says what D is on a
+# v5e.
 
 
 # %% answer="13.8"
@@ -384,10 +386,11 @@ checks.check("13.8", head_size)
 #
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
-# `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the
-# scale 1 / sqrt(128) in bfloat16, and lse in float32[heads, 1, T], for each query the logarithm of the sum of the
-# exponentials of its scaled scores. Scores may be as low as -250. For 2 heads of 2048 it may take at most 48,000 cycles
-# on a v5e, predicted (compiler); ours takes 41,000. `x.T` turns a column into a row.
+# `flash(q, k, v)` takes bfloat16[heads, T, 128], where T is a multiple of 256 up to 2048, and returns (o, lse). Here o
+# is attention with the scale 1 / sqrt(128), in bfloat16, and lse, float32[heads, 1, T], is for each query the logarithm
+# of the sum of the exponentials of its scaled scores, which may be as low as -250. For 2 heads of 2048 your kernel may
+# take at most 48,000 cycles on a v5e, predicted (compiler); ours takes 41,000. To turn a column into a row, write
+# `x.T`.
 
 
 # %% answer="13.9"
@@ -444,9 +447,10 @@ checks.check("13.9", flash)
 #
 # *Difficulty 5 of 5. 45 minutes, 40 lines. Further.*
 #
-# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128] for T = 512 and T = 1024, with the scale 1 / sqrt(128);
-# its result has the shape and the dtype of q. The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024.
-# Par is 10,500. With so few keys, a whole row of scores fits into VMEM. What does that make superfluous?
+# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128] for T = 512 and T = 1024, with the scale 1 /
+# sqrt(128); its result has the shape and the dtype of q. The fewest cycles on a v5e win, predicted (compiler), for 2
+# heads of 1024, and par is 10,500. With so few keys, a whole row of scores fits into VMEM, which makes a part of the
+# forward kernel superfluous.
 
 
 # %% answer="13.10"

@@ -31,16 +31,16 @@ def _down(*args):
     return turned(p), turned(ds)
 
 
-_P, _DS = "p = exp(s - lse).", "ds = p * (dp - delta)."
-_S_T, _DP_T = "s.T = scale * k @ q.T", "dp.T = v @ g.T"
+_P, _DS = "use p = exp(s - lse).", "use ds = p * (dp - delta)."
+_S_T, _DP_T = "compute s.T = scale * k @ q.T", "compute dp.T = v @ g.T"
 _FITS = "with keys down and queries across, the rows lse_ref and delta_ref fit."
 
 # What is wrong, what to try, and p and ds with that.
 _CHANGES: tuple[tuple[str, str, Callable], ...] = (
-    ("p is made with exp2, and lse is a natural logarithm", _P, _with(exp=jnp.exp2)),
+    ("p is computed with exp2, but lse is a natural logarithm", _P, _with(exp=jnp.exp2)),
     (
-        "lse is added to the scores, and a weight is exp(s - lse)",
-        "subtract lse_ref.",
+        "lse is added to the scores, but a weight is exp(s - lse)",
+        "subtract lse_ref from the scores.",
         lambda q, k, v, g, lse, delta: _p_and_ds(q, k, v, g, -lse, delta),
     ),
     (
@@ -55,21 +55,25 @@ _CHANGES: tuple[tuple[str, str, Callable], ...] = (
     ),
     ("the scores are computed from g instead of q", f"{_S_T}.", lambda q, k, v, g, *kept: _p_and_ds(g, k, v, g, *kept)),
     ("the scores are computed from v instead of k", f"{_S_T}.", lambda q, k, v, *rest: _p_and_ds(q, v, v, *rest)),
-    ("the scores are q @ k.T, with queries down", f"{_S_T}: {_FITS}", _with(s=turned)),
-    ("dp is g @ v.T, with queries down", f"{_DP_T}: {_FITS}", _with(dp=turned)),
-    ("s and dp have queries down, and the rows lse_ref and delta_ref run along the keys", f"{_S_T}: {_FITS}", _down),
+    ("the scores are q @ k.T, with queries down", f"{_S_T}, because {_FITS}", _with(s=turned)),
+    ("dp is g @ v.T, with queries down", f"{_DP_T}, because {_FITS}", _with(dp=turned)),
+    (
+        "s and dp have queries down, so the rows lse_ref and delta_ref run along the keys",
+        f"{_S_T}, because {_FITS}",
+        _down,
+    ),
     ("dp is computed from q instead of g", f"{_DP_T}.", lambda q, k, v, g, *kept: _p_and_ds(q, k, v, q, *kept)),
     ("dp is computed from k instead of v", f"{_DP_T}.", lambda q, k, v, *rest: _p_and_ds(q, k, k, *rest)),
     (
-        "delta is missing: a weight grows at the cost of the others in its row",
+        "delta is missing, but a weight grows at the cost of the others in its row",
         _DS,
         _with(ds=lambda p, dp, delta: p * dp),
     ),
     ("delta is added instead of subtracted", _DS, _with(ds=lambda p, dp, delta: p * (dp + delta))),
     ("delta is subtracted after the multiplication by p", _DS, _with(ds=lambda p, dp, delta: p * dp - delta)),
     ("the factor p is missing in ds", _DS, _with(ds=lambda p, dp, delta: dp - delta)),
-    ("p is added in ds, where it is a factor", _DS, _with(ds=lambda p, dp, delta: p + (dp - delta))),
-    ("ds is divided by p, where p is a factor", _DS, _with(ds=lambda p, dp, delta: (dp - delta) / p)),
+    ("p is added in ds, but it should be a factor", _DS, _with(ds=lambda p, dp, delta: p + (dp - delta))),
+    ("ds is divided by p, but p should be a factor", _DS, _with(ds=lambda p, dp, delta: (dp - delta) / p)),
 )
 
 
@@ -78,15 +82,15 @@ def _scales() -> list[tuple[str, str, Callable, Callable]]:
     right, one = (lambda d: 1 / math.sqrt(d)), (lambda d: 1.0)
     found = [
         (
-            "the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
+            "the scores are not scaled in p = exp(s - lse), but lse is that of scaled scores",
             "multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
             one,
             right,
         ),
-        ("the scale is missing in both places", "scale = 1 / sqrt(D), of the scores and of the result.", one, one),
+        ("the scale is missing in both places", "multiply both the scores and the result by 1 / sqrt(D).", one, one),
     ]
     for wrong, scale in (("1 / D", lambda d: 1 / d), ("sqrt(D)", math.sqrt)):
-        next = "scale = 1 / math.sqrt(D)."
+        next = "use scale = 1 / math.sqrt(D)."
         found.append((f"the scale is {wrong} instead of 1 / sqrt(D) in both places", next, scale, scale))
         found.append((f"the scale of the scores is {wrong} instead of 1 / sqrt(D)", next, scale, right))
         found.append((f"the scale of the result is {wrong} instead of 1 / sqrt(D)", next, right, scale))

@@ -16,7 +16,7 @@ def _bytes(dtype, *shape: int) -> int:
 
 
 def _blocks(kind: str) -> int:
-    """Count the blocks that have a score that counts, or also one that does not, position by position."""
+    """Count the blocks in which a score counts or, if ``kind`` is "masked", those in which another also does not."""
     found = 0
     for i in range(0, T, BLOCK):
         for j in range(0, T, BLOCK):
@@ -31,12 +31,12 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            9437184: "That is q, k and v. The result has to come out as well.",
-            25165824: "A number of bfloat16 has two bytes.",
-            6291456: "You count numbers. How many bytes has each?",
-            3145728: "That is one head. There are four.",
+            9437184: "That is q, k and v, but the result has to come out as well.",
+            25165824: "That is four bytes for each element, but bfloat16 has two.",
+            6291456: "You count elements, but the question asks for bytes.",
+            3145728: "That is one head, and there are four.",
         },
-        why="4 arrays of 4 x 6144 x 64 numbers of 2 bytes.",
+        why="there are 4 arrays of 4 x 6144 x 64 elements of 2 bytes.",
         proof=lambda: 4 * _bytes(jnp.bfloat16, HEADS, T, D),
     ),
     "B": Predict(
@@ -44,11 +44,11 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            301989888: "A number of float32 has four bytes.",
+            301989888: "That is two bytes for each score, but float32 has four.",
             150994944: "That is one head, or one byte for each score.",
-            38654705664: "A score is one number for each query and key: D is summed away.",
+            38654705664: "A score is one value for each query and key, because D is summed away.",
         },
-        why="4 heads, 6144 x 6144 scores of 4 bytes.",
+        why="there are 4 heads of 6144 x 6144 scores of 4 bytes.",
         proof=lambda: _bytes(jnp.float32, HEADS, T, T),
     ),
     "C": Predict(
@@ -56,11 +56,11 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            144: "Those are all. Nearly half of them lie wholly above the diagonal.",
-            66: "That leaves out the blocks on the diagonal. Some of their scores count.",
-            72: "Half of all. What about the blocks on the diagonal?",
+            144: "Those are all blocks, and nearly half of them lie wholly above the diagonal.",
+            66: "That leaves out the blocks on the diagonal, although some of their scores count.",
+            72: "That is half of all blocks, but what about those on the diagonal?",
         },
-        why="1 + 2 + ... + 12.",
+        why="it is 1 + 2 + ... + 12.",
         proof=lambda: _blocks("computed"),
     ),
     "D": Predict(
@@ -68,11 +68,11 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            78: "A block below the diagonal is full: all of its scores count.",
-            66: "Those are the full blocks. Which have scores that count and scores that do not?",
-            144: "Those are all blocks.",
+            78: "A block below the diagonal is full, so all of its scores count.",
+            66: "Those are the full blocks, which need no mask.",
+            144: "Those are all blocks, most of which are full or empty.",
         },
-        why="those on the diagonal.",
+        why="only the blocks on the diagonal need one.",
         proof=lambda: _blocks("masked"),
     ),
 }
@@ -82,11 +82,12 @@ EXERCISE = Exercise(
     title="Predict: what attention moves and skips",
     kind="several",
     defines="numbers",
-    asks=Several(parts=PARTS, why="the scores are 48 times the arrays, and half of them do not count."),
+    asks=Several(parts=PARTS, why="the scores have 48 times the bytes of the arrays, and half of them do not count."),
     hints=(
-        "A and B: the shapes are [heads, T, D] and [heads, T, T]. C and D: draw the square of 12 x 12 blocks.",
-        "A score is one number for each query and key. A block of scores is computed if any of them counts.",
-        "A: 4 * 4 * 6144 * 64 * 2. B: 4 * 6144 * 6144 * 4. C: 1 + 2 + ... + 12. D: one in each row of blocks.",
+        "For A and B, the shapes are [heads, T, D] and [heads, T, T]. For C and D, draw the square of 12 x 12 blocks.",
+        "A score is one value for each query and key, and a block of scores is computed if any of them counts.",
+        "A is 4 * 4 * 6144 * 64 * 2, and B is 4 * 6144 * 6144 * 4. C is the sum of 1 to 12, and D is one block for "
+        "each row of blocks.",
     ),
     points=2,
 )

@@ -10,9 +10,9 @@ from course_lib.lessons.lesson_13 import plain
 def _cases() -> list[tuple]:
     """Return scores of up to 300 in both signs, one case for each mistake about the maximum that then gives NaN.
 
-    The first rises far above 0, and shows that none is subtracted. In the second all scores are far below 0, and half
-    of the rows further still: there a maximum that begins with 0, or that all rows share, is too large. In the last one
-    the first block has the largest scores.
+    In the first, the scores rise far above 0, which shows that no maximum is subtracted. In the second, all scores are
+    far below 0, and half of the rows even further, so a maximum that begins with 0, or that all rows share, is too
+    large. In the last one, the first block has the largest scores.
     """
     cases = []
     for seed, (t, d, offsets, scales) in enumerate(
@@ -78,69 +78,78 @@ EXERCISE = Exercise(
         judges.Slip(
             means="acc is not rescaled when the maximum grows",
             value=lambda q, k, v: _folded(q, k, v, of_acc=False, of_l=True),
-            next="multiply acc_ref by exp(old - new) before you add, as l_ref.",
+            next="multiply acc_ref by exp(old - new) before you add, as you do with l_ref.",
         ),
         judges.Slip(
             means="l is not rescaled when the maximum grows",
             value=lambda q, k, v: _folded(q, k, v, of_acc=True, of_l=False),
-            next="multiply l_ref by exp(old - new) before you add, as acc_ref.",
+            next="multiply l_ref by exp(old - new) before you add, as you do with acc_ref.",
         ),
         judges.Slip(
-            means="neither l nor acc is rescaled: exp(old - new) is missing, or m_ref was renewed before it was read",
+            means=(
+                "neither l nor acc is rescaled, because exp(old - new) is missing or m_ref is overwritten before it "
+                "is read"
+            ),
             value=lambda q, k, v: _folded(q, k, v, of_acc=False, of_l=False),
             next="read the old maximum first, and multiply both by exp(old - new) before you add.",
         ),
         judges.Slip(
-            means="every block has a maximum of its own, and the sums of different blocks do not fit together",
+            means="every block has a maximum of its own, so the sums of different blocks do not fit together",
             value=_own_maximum,
             next="compare the block's maximum with m_ref, and rescale what was summed with the old one.",
         ),
         judges.Slip(
-            means="m is the maximum of the last block, and not of all so far: sums of a larger one overflow",
+            means="m is the maximum of the last block and not of all so far, so sums with a larger one overflow",
             value=lambda q, k, v: _folded(q, k, v, maximum=lambda m, largest: largest),
-            next="the new maximum is jnp.maximum(old, that of the block).",
+            next="the new maximum must be jnp.maximum(old, that of the block).",
         ),
         judges.Slip(
-            means="m begins with 0, and in rows of scores far below it every exp is 0",
+            means="m begins with 0, so in rows of scores far below 0 every exp is 0",
             value=lambda q, k, v: _folded(q, k, v, begins=0.0),
             next="begin with -inf, which is smaller than every score.",
         ),
         judges.Slip(
-            means="all rows of a block have one maximum, and in a row far below it every exp is 0",
+            means="all rows of a block have one maximum, so in a row far below it every exp is 0",
             value=lambda q, k, v: _folded(q, k, v, maximum=_of_all_rows),
-            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
+            next="take the maximum along axis 1 with keepdims=True, because each row has its own.",
         ),
         judges.Slip(
-            means="only the last block of keys is in it",
+            means="the result contains only the last block of keys",
             value=_last_block,
-            next="begin at j == 0 alone, add at every step, and store m: with -inf for the old one, exp(old - m) is 0.",
+            next=(
+                "initialize only at j == 0, add in every step, and store m; while the old one is -inf, exp(old - m) "
+                "is 0."
+            ),
         ),
-        judges.Slip(means="the scores are not scaled", value=_scaled(lambda d: d**0.5), next="divide them by sqrt(D)."),
         judges.Slip(
-            means="the scores are divided by D, and not by its root",
+            means="the scores are not scaled", value=_scaled(lambda d: d**0.5), next="divide the scores by sqrt(D)."
+        ),
+        judges.Slip(
+            means="the scores are divided by D and not by its root",
             value=_scaled(lambda d: d**-0.5),
-            next="divide them by sqrt(D).",
+            next="divide the scores by sqrt(D).",
         ),
         judges.Slip(
-            means="the scores are divided by sqrt(128), and these heads have 64",
+            means="the scores are divided by sqrt(128), although D is 64 in these heads",
             value=_scaled(lambda d: (d / 128) ** 0.5),
-            next="divide them by the root of q_ref.shape[1].",
+            next="divide the scores by the root of q_ref.shape[1].",
         ),
         judges.Slip(
-            means="the sums are not divided by l",
+            means="the weighted sums are not divided by l",
             value=lambda q, k, v: plain.weighted(
                 jnp.exp(plain.scores(q, k) - plain.scores(q, k).max(axis=-1, keepdims=True)), v
             ),
-            next="at the last step, write acc_ref / l_ref.",
+            next="in the last step, write acc_ref divided by l_ref.",
         ),
     ),
     hints=(
-        "Three parts: at the first block of keys m is -inf and the sums are 0; at every block the update; at the last "
-        "one acc / l.",
-        "Read the old maximum, compute the new one, and then p = exp(s - new) and shrink = exp(old - new). Which of "
+        "At the first block of keys, set m to -inf and the sums to 0; at every block, update all three; at the last "
+        "one, write acc / l.",
+        "Read the old maximum and compute the new one, then p = exp(s - new) and shrink = exp(old - new). Which of "
         "the three refs are multiplied by shrink?",
-        "A column meets all lanes by itself: l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True). For "
-        "acc_ref cut shrink down to D lanes, shrink[:, :d], and l_ref as well when you divide. m_ref[...] = new.",
+        "A column is broadcast to all lanes: l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True). "
+        "For acc_ref cut shrink down to D lanes, shrink[:, :d], and l_ref as well when you divide. Store the new "
+        "maximum in m_ref.",
     ),
     points=3,
 )

@@ -1,4 +1,4 @@
-"""Which blocks of a causal kernel work, which need a mask, and which keys are there."""
+"""Which blocks of a causal kernel work, which need a mask, and which keys each step has."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def _with_plan(plan):
     found = plan(0, 0)
     if not isinstance(found, tuple | list) or len(found) != 3:
         raise Unfit(
-            f"plan(0, 0) returns {described(found)}, and three things are asked for.",
+            f"plan(0, 0) returns {described(found)}, but three values are asked for.",
             "return works, needs_mask, block_of_keys.",
         )
     _each_block_is_right(plan)
@@ -77,16 +77,16 @@ def _each_block_is_right(plan) -> None:
         where = f"Block ({i}, {j}) has queries {i * BQ} to {i * BQ + BQ - 1} and keys {j * BK} to {j * BK + BK - 1}"
         if bool(works) != some:
             said = (
-                "some of its scores count, and the plan says that there is no work"
+                "some of its scores count, but the plan says that there is no work"
                 if some
-                else "none counts, and the plan says that there is work"
+                else "none of its scores counts, but the plan says that there is work"
             )
             raise Unfit(f"{where}: {said}.", "compare the first key of the block with its last query.", headline=_WRONG)
         if some and bool(needs_mask) == full:
             said = (
-                "all of its scores count, and the plan asks for a mask"
+                "all of its scores count, but the plan asks for a mask"
                 if full
-                else "not all of its scores count, and the plan asks for no mask"
+                else "not all of its scores count, but the plan asks for no mask"
             )
             raise Unfit(f"{where}: {said}.", "compare the last key of the block with its first query.", headline=_WRONG)
 
@@ -97,15 +97,16 @@ def _no_copy_without_work(plan) -> None:
         block = int(plan(i, j)[2])
         if some and block != j:
             raise Unfit(
-                f"Block ({i}, {j}) needs block {j} of the keys, and the plan names {block}.",
-                "where a step works, its keys are those of j, a number of blocks and not of keys.",
+                f"Block ({i}, {j}) needs block {j} of the keys, but the plan names {block}.",
+                "if a step works, its block of keys is j, which counts blocks and not keys.",
                 headline=_WRONG,
             )
         if not some and block not in (before, 0):  # which the next queries need first
             raise Unfit(
-                f"Step ({i}, {j}) has no work, and the plan asks for keys {block}; block {before} of them is there.",
-                "stay at the last block that this i needs, or go to block 0, which the next one begins with.",
-                headline="keys are copied that nobody reads.",
+                f"Step ({i}, {j}) has no work, but the plan asks for block {block} of the keys, while block {before} "
+                "is in VMEM.",
+                "stay at the last block that this i needs, or go to block 0, with which the next i begins.",
+                headline="the kernel copies keys that nobody reads.",
             )
         before = block
 
@@ -119,10 +120,12 @@ EXERCISE = Exercise(
     reference=lambda q, k, v: plain.attention(q, k, v, plain.causal(q.shape[1])),
     build=_with_plan,
     hints=(
-        "Query r sees keys up to r. Write down first and last query of block i, and first and last key of block j.",
-        "A block has work if its first key is not behind its last query. It needs a mask if its last key is behind its "
+        "Query r sees the keys up to r, so write down the first and last query of block i, and the first and last key "
+        "of block j.",
+        "A block has work if its first key is not after its last query. It needs a mask if its last key is after its "
         "first query.",
-        "The last block of keys that block i of the queries needs holds its last query: (i * BQ + BQ - 1) // BK.",
+        "The last block of keys that block i of the queries needs contains its last query, so it is (i * BQ + BQ - 1) "
+        "// BK.",
     ),
     points=2,
 )

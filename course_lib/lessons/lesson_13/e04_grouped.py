@@ -37,8 +37,8 @@ def _with_blocks(blocks):
         found = blocks(0, 0, 0, heads, kv_heads)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Unfit(
-                f"blocks(0, 0, 0, {heads}, {kv_heads}) returns {described(found)}, and two indices are asked for.",
-                "return (index of q's block), (index of k's block), four numbers each.",
+                f"blocks(0, 0, 0, {heads}, {kv_heads}) returns {described(found)}, but two indices are asked for.",
+                "return the index of q's block and that of k's block, with four numbers each.",
             )
         of_q, of_k = (
             pl.BlockSpec((None, None, SIDE, d), lambda *at, n=n: blocks(*at, heads, kv_heads)[n]) for n in range(2)
@@ -72,25 +72,27 @@ EXERCISE = Exercise(
     build=_with_blocks,
     slips=(
         judges.Slip(
-            means="query heads that follow each other take KV heads in turn",
+            means="consecutive query heads take the KV heads in turn",
             value=lambda q, k, v: _shared(q, k, v, lambda h, heads, kv_heads: h % kv_heads),
-            next="the first heads share head 0 of the keys: divide, and do not take the remainder.",
+            next="the first query heads share KV head 0, so divide instead of taking the remainder.",
         ),
         judges.Slip(
-            means="all query heads take head 0 of the keys",
+            means="all query heads take head 0 of the keys and values",
             value=lambda q, k, v: _shared(q, k, v, lambda h, heads, kv_heads: 0 * h),
-            next="head h takes head h // (heads // kv_heads).",
+            next="let query head h take KV head h // (heads // kv_heads).",
         ),
         judges.Slip(
             means="every step takes the first block of the keys",
             value=lambda q, k, v: _shared(q, k[:, :, :SIDE], v[:, :, :SIDE]),
-            next="step j takes block j of the keys: the third entry of their index.",
+            next="let step j take block j of the keys, the third entry of their index.",
         ),
     ),
     hints=(
-        "Take n apart first: which sequence is it, and which head of queries?",
-        "n // heads is the sequence, and n % heads the head. heads // kv_heads of them share a KV head.",
-        "(n // heads, n % heads, i, 0), and for k and v (n // heads, n % heads // (heads // kv_heads), j, 0).",
+        "Split n first: which sequence is it, and which query head?",
+        "n // heads is the sequence, and n % heads is the query head. Each KV head is shared by heads // kv_heads of "
+        "them.",
+        "Return (n // heads, n % heads, i, 0) for q, and (n // heads, n % heads // (heads // kv_heads), j, 0) for k "
+        "and v.",
     ),
     points=1,
 )

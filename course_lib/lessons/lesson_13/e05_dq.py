@@ -1,4 +1,4 @@
-"""The gradient of attention by its queries."""
+"""The gradient of attention with respect to its queries."""
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -35,42 +35,43 @@ EXERCISE = Exercise(
     reference=_dq,
     slips=(
         _slip(
-            "the scale is missing: s is scale * q @ k.T, so its gradient by q has that factor too",
+            "the scale is missing, but s is scale * q @ k.T, so dq has that factor too",
             "multiply by 1 / sqrt(D) once, at the end.",
             lambda p, ds, q, k, v, g, scale: plain.weighted(ds, k),
         ),
         _slip(
-            "the scale is in it twice",
-            "scale the scores, and the sum once: not dp or ds as well.",
+            "the result is scaled twice",
+            "scale the scores, and the sum once, but not dp or ds.",
             lambda p, ds, q, k, v, g, scale: scale**2 * plain.weighted(ds, k),
         ),
         _slip(
-            "ds is multiplied by the values, and dq is ds times the keys",
-            "dq = scale * ds @ k.",
+            "ds is multiplied by the values, but dq is ds times the keys",
+            "compute dq = scale * ds @ k.",
             lambda p, ds, q, k, v, g, scale: scale * plain.weighted(ds, v),
         ),
         _slip(
-            "p is multiplied by the keys, and dq is ds times the keys",
-            "dq = scale * ds @ k.",
+            "p is multiplied by the keys, but dq is ds times the keys",
+            "compute dq = scale * ds @ k.",
             lambda p, ds, q, k, v, g, scale: scale * plain.weighted(p, k),
         ),
         _slip(
-            "the last matmul sums over the queries, axis 1 of ds.T, and dq is a sum over the keys",
-            "product(ds_t, k_ref[...], 0, 0).",
+            "the last matmul sums over the queries, axis 1 of ds.T, but dq is a sum over the keys",
+            "use product(ds_t, k_ref[...], 0, 0).",
             lambda p, ds, q, k, v, g, scale: scale * plain.weighted(backward.turned(ds), k),
         ),
         _slip(
-            "ds is multiplied by the queries, and dq is ds times the keys",
-            "dq = scale * ds @ k.",
+            "ds is multiplied by the queries, but dq is ds times the keys",
+            "compute dq = scale * ds @ k.",
             lambda p, ds, q, k, v, g, scale: scale * _times_own_queries(ds, q),
         ),
         *backward.slips(_result),
     ),
     hints=(
-        "Everything is transposed: s.T = scale * k @ q.T has keys down and queries across, so lse_ref and delta_ref, "
-        "of one row, fit as they are.",
-        "p.T = exp(scale * product(k, q, 1, 1) - lse). dp.T = product(v, g, 1, 1). ds.T = p.T * (dp.T - delta).",
-        "acc_ref[...] += product(ds_t, k_ref[...], 0, 0), where the sum runs over the keys, axis 0 of both. At the "
+        "Everything is transposed: s.T = scale * k @ q.T has keys down and queries across, so the rows lse_ref and "
+        "delta_ref fit as they are.",
+        "Compute p.T = exp(scale * product(k, q, 1, 1) - lse) and dp.T = product(v, g, 1, 1), then ds.T = p.T * (dp.T "
+        "- delta).",
+        "Add product(ds_t, k_ref[...], 0, 0) to acc_ref, so that the sum runs over the keys, axis 0 of both. In the "
         "last step dq is acc times the scale.",
     ),
     points=3,

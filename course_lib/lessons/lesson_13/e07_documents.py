@@ -1,4 +1,4 @@
-"""Attention within documents that are packed in a row: to be repaired."""
+"""A kernel to repair: attention within documents that are packed into one sequence."""
 
 import functools
 
@@ -84,8 +84,8 @@ def _maximum_from_0(q, k, v, ids):
     return plain.weighted(p, v) / jnp.where(total == 0, 1, total)
 
 
-_HIDDEN = "the maximum is taken over keys of other documents too, beside which a query's own weights become 0"
-_MASK_FIRST = "mask the scores with -inf before the maximum."
+_HIDDEN = "the maximum is taken over keys of other documents too, so a query's own weights may become 0"
+_MASK_FIRST = "mask the scores with -inf before you take the maximum."
 
 
 EXERCISE = Exercise(
@@ -98,41 +98,43 @@ EXERCISE = Exercise(
     reference=_documents,
     slips=(
         judges.Slip(
-            means="padding attends to padding",
+            means="padding attends to padding instead of to nothing",
             value=_with_padding,
-            next="a query whose id is 0 sees nothing, and its result is 0.",
+            next="a query whose id is 0 must see nothing, and its result is 0.",
         ),
         judges.Slip(
-            means="all queries of a block are divided by one sum, that of all their weights",
+            means="all queries of a block are divided by one sum, the sum of all their weights",
             value=_sum_of_all,
-            next="sum along axis 1, with keepdims=True.",
+            next="sum each row by itself, along axis 1 with keepdims=True.",
         ),
         judges.Slip(means=_HIDDEN, value=_maximum_of_all, next=_MASK_FIRST),
         judges.Slip(
-            means="the maximum is at least 0, and in a row whose scores are far below 0 every exp is 0",
+            means="the maximum is at least 0, so in a row whose scores are far below 0 every exp is 0",
             value=_maximum_from_0,
             next="subtract 0 only where the maximum is -inf.",
         ),
         judges.Slip(
-            means="the scores of other documents become 0, and exp(0 - m) counts",
+            means="the scores of other documents become 0, so that each adds exp(0 - m)",
             value=functools.partial(_masked_with, 0.0),
             next=_MASK_FIRST,
         ),
         judges.Slip(
-            means="the scores are masked with a finite number: in a row of padding, where it is the maximum too, every "
-            "exp is 1, and all keys count",
+            means=(
+                "the scores are masked with a finite number, which is also the maximum in a row of padding, so every "
+                "exp is 1 there, and all keys count"
+            ),
             value=functools.partial(_masked_with, -1e30),
             next="mask with -inf, and subtract 0 where the maximum is -inf.",
         ),
         judges.Slip(
-            means="all queries of a block have one maximum, and in a row far below it every exp is 0",
+            means="all queries of a block have one maximum, so in a row far below it every exp is 0",
             value=_one_maximum,
-            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
+            next="take the maximum along axis 1 with keepdims=True, because each row has its own.",
         ),
         judges.Slip(
-            means="a query sees the documents before its own too",
+            means="a query also sees the documents before its own",
             value=_with_earlier,
-            next="compare the ids with ==.",
+            next="compare the ids with ==, because only equal ids count.",
         ),
         *(
             judges.Slip(
@@ -143,8 +145,9 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Which scores does the maximum see, which weights does the sum add up, and what does a query with id 0 see?",
-        "Mask the scores, with -inf, before the maximum; then the exponentials need no mask. Sum each row by itself.",
-        "Of a row without keys the maximum is -inf, and -inf - (-inf) is NaN: subtract 0 there, and divide by 1.",
+        "Mask the scores with -inf before you take the maximum; then the exponentials need no mask. Sum the "
+        "exponentials of each row by itself.",
+        "In a row without keys the maximum is -inf, and -inf - (-inf) is NaN, so subtract 0 there, and divide by 1.",
     ),
     points=3,
 )

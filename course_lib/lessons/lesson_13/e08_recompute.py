@@ -30,22 +30,26 @@ EXERCISE = Exercise(
                 formula="itemsize * peak / bandwidth",
                 proof=_by_times,
                 near={
-                    "itemsize * peak / (2 * bandwidth)": "The weights are written, and then read: they pass twice.",
-                    "2 * itemsize * peak / bandwidth": "A score takes 2 D FLOPs: D multiplications and D additions.",
-                    "peak / bandwidth": "How many bytes has a weight?",
+                    "itemsize * peak / (2 * bandwidth)": "The weights are written and then read, so they pass twice.",
+                    "2 * itemsize * peak / bandwidth": (
+                        "A score takes 2 D FLOPs, namely D multiplications and D additions."
+                    ),
+                    "peak / bandwidth": "How many bytes does it take to store one weight?",
                     "2 * peak / bandwidth": "A weight has itemsize bytes, and not always two.",
-                    "bandwidth / (itemsize * peak)": "It is upside down: D grows with the peak.",
-                    "itemsize * bandwidth / peak": "It is upside down: D grows with the peak, not with the bandwidth.",
+                    "bandwidth / (itemsize * peak)": "Your formula is upside down, because D grows with the peak.",
+                    "itemsize * bandwidth / peak": (
+                        "Your formula is upside down, because D grows with the peak and not with the bandwidth."
+                    ),
                 },
             ),
         ),
         cases=((2, 197e12, 819e9), (4, 197e12, 819e9), (2, 918e12, 1640e9), (1, 394e12, 819e9)),
-        why="D = 481 in bfloat16 on a v5e, so a head of 128 recomputes.",
+        why="D is 481 in bfloat16 on a v5e, so with heads of 128 recomputing is faster.",
     ),
     hints=(
-        "Take one weight. How many bytes pass to keep it, and how many FLOPs does it take to make it again?",
-        "2 * itemsize / bandwidth seconds against 2 * D / peak seconds.",
-        "Set them equal: the twos cancel, and D = itemsize * peak / bandwidth.",
+        "How many bytes pass to keep one weight, and how many FLOPs does it take to recompute its score?",
+        "Compare 2 * itemsize / bandwidth seconds with 2 * D / peak seconds.",
+        "Set the two times equal; the twos cancel, and D = itemsize * peak / bandwidth.",
     ),
     points=1,
 )

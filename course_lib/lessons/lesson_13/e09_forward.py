@@ -36,15 +36,15 @@ def _fast_enough(flash):
 
 def _advice(report: compiler.Report) -> tuple[str, str]:
     busy = ", ".join(f"{unit} {report.slots.get(unit, 0):.0%}" for unit in ("MXU", "XLU", "EUP"))
-    return f"Of their slots are filled: {busy}.", _faster(report.slots)
+    return f"The units' slots are filled as follows: {busy}.", _faster(report.slots)
 
 
 def _faster(slots: dict[str, float]) -> str:
     """Return what to try, by the unit that is busiest."""
     if slots.get("MXU", 0) > 0.9:
-        return "give the MXU bfloat16 operands, the weights too: of float32, product takes several passes."
+        return "give the MXU bfloat16 operands, and the weights too, because a float32 matmul takes several passes."
     if slots.get("XLU", 0) > 0.6:
-        return "take larger blocks of keys: each of them costs a maximum across lanes for every row."
+        return "take larger blocks of keys, because each of them costs a maximum across lanes for every row."
     return "keep m and l in all lanes, and put several large blocks of keys into one basic block."
 
 
@@ -57,13 +57,13 @@ EXERCISE = Exercise(
     reference=_both,
     slips=(
         judges.Slip(
-            means="lse has no maximum in it: that is log(l)",
+            means="lse has no maximum in it and is only log(l)",
             value=lambda q, k, v: _both(q, k, v)[1] - _largest(q, k),
-            next="lse = m / sqrt(D) + log(l).",
+            next="compute lse = m / sqrt(D) + log(l).",
             output=1,
         ),
         judges.Slip(
-            means="lse is to the base 2",
+            means="lse is a logarithm to the base 2",
             value=lambda q, k, v: _both(q, k, v)[1] / jnp.log(2.0),
             next="multiply by log(2), or take jnp.log of l and the scaled maximum.",
             output=1,
@@ -72,10 +72,11 @@ EXERCISE = Exercise(
     also=(_fast_enough,),
     also_at=lambda: [_at_random()],
     hints=(
-        "Begin with the lesson's straight-line kernel: all keys of a head in VMEM, the loop over them in Python.",
-        "lse is m + log(l) for scaled scores. If m is the largest unscaled product, divide it by sqrt(128).",
-        "A column of lse for 512 queries becomes a row by .T: lse_ref[...] = (m[:, :1] / math.sqrt(d) + jnp.log(l)).T, "
-        "for a block of (None, 1, 512).",
+        "Begin with the lesson's straight-line kernel, with all keys of a head in VMEM and the loop over them in "
+        "Python.",
+        "For scaled scores lse is m + log(l). If m is the largest score before scaling, divide it by sqrt(128).",
+        "To make a row of the column of lse for 512 queries, write lse_ref[...] = (m[:, :1] / math.sqrt(d) + "
+        "jnp.log(l)).T, for a block of (None, 1, 512).",
     ),
     points=4,
 )

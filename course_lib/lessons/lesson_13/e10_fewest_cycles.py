@@ -27,12 +27,12 @@ EXERCISE = Exercise(
     reference=_causal,
     golf=Golf(unit=CYCLES, par=10_500, floor=4_096),
     hints=(
-        "A step for each head, with all of its queries, is one long basic block. What lies above the diagonal is never "
-        "computed, since Python's loops decide it.",
-        "If a block of queries has all of its scores in one array, its maximum is known at once: nothing has to be "
-        "rescaled. Mask the triangle on the diagonal alone.",
-        "With blocks of 128 or 256 queries, ask for the scores of the next block before the softmax of this one: "
-        "then the MXU has work while the exponentials are computed.",
+        "Take one step for each head, with all of its queries in one long basic block. What lies above the diagonal "
+        "is then never computed, because Python's loops leave it out.",
+        "If a block of queries has all of its scores in one array, its maximum is known at once, and nothing has to "
+        "be rescaled. Only the triangle on the diagonal needs a mask.",
+        "With blocks of 128 or 256 queries, compute the scores of the next block before the softmax of this one, so "
+        "that the MXU has work while the exponentials are computed.",
     ),
     points=4,
 )
