@@ -55,9 +55,9 @@ except ValueError as error:
 # now, an index map knew only the grid indices. Here the next block depends on data that arrives with the call.
 #
 # **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all
-# arguments are, or come into VMEM block by block, as `table` does. Ask yourself who reads it, and at which moment. At
-# the end of this lesson you will know, and you will know why a kernel with an eighth of the work need not take an
-# eighth of the time.
+# arguments are, or come into VMEM block by block, as `table` does. Ask yourself who reads `wanted`, and at which
+# moment. At the end of this lesson you will know, and you will know why a kernel with an eighth of the work need not
+# take an eighth of the time.
 #
 # After this lesson you can
 # - write kernels in which data decides which block comes next,
@@ -203,9 +203,9 @@ group = jnp.array([0, 0, 1, 1, 1, 2, 3, 3], jnp.int32)
 print(verdict_on(lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, group))
 
 # %% [markdown]
-# The result is right. Besides its own entry the kernel reads the one before, `group_ref[t - 1]`, because the body may
-# read any element of a prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list,
-# because index -1 does not wrap around here.
+# The result is right. Besides its own entry the kernel reads the one before, `group_ref[t - 1]`; the body may read any
+# element of a prefetched list. `jnp.maximum` keeps the first step from reading before the start of the list, because
+# index -1 does not wrap around here.
 #
 # Now try two other lists with the same kernel. In the first, the groups are not sorted. In the second, no block belongs
 # to group 2. **Predict** for each: is the result right, and if not, which blocks of it are wrong, and why?
@@ -269,7 +269,7 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
 # ## A matrix that is mostly zeros
 #
 # Some matrices are zero in whole blocks, such as an attention mask, pruned weights, or a graph sorted by neighborhood.
-# It is enough to store their nonzero blocks and where these belong.
+# Then it is enough to store the nonzero blocks and their positions.
 #
 # > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks.
 # > (COO stands for coordinates.)
@@ -387,8 +387,8 @@ for name, report in [
 
 # %% [markdown]
 # With an eighth of the work, the kernel alone takes nine tenths of the time. Together with the zeros it saves next to
-# nothing, because filling them in takes time, too. (XLA also copies b into VMEM then, and the report counts this copy
-# as free, so even that saving is doubtful.) Where does the time go? There are three suspects:
+# nothing, because filling them in takes time, too. (At the same time XLA copies b into VMEM, which the report counts as
+# free, so even that saving is doubtful.) Where does the time go? There are three suspects:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
 # - **Copies of b.** The dense kernel reads each block of b for many rows at once. The sparse kernel fetches a block of

@@ -5,7 +5,7 @@
 # for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
 # not need a TPU; with one, the kernels also run on it.*
 #
-# Attention is two matmuls with a softmax between them. Each of T queries is multiplied with T keys, which gives T
+# Attention is two matmuls with a softmax between them. Each of T queries is multiplied by T keys, which gives T
 # scores. The softmax turns these scores, divided by sqrt(D), into T weights, and the result is the weighted mean of T
 # values. Queries, keys and values are vectors of D elements. Below is attention as one would write it in JAX, for eight
 # heads with 2048 positions of 128 elements. The compiler predicts how long it takes on a v5e, and the next line says
