@@ -1,15 +1,14 @@
 # %% [markdown]
 # # Lesson 14: Paged attention
 #
-# *70 minutes, then 66 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# *60 minutes, then 66 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
 # 5 for copies by hand with several buffers, lesson 12 for scalar prefetch, and lesson 13 for the online softmax. You do
-# not need a TPU; with one, the kernels also run on it. Short of time? Leave out "How fast does it write?", whose cells
-# only *Further* needs: about 60 minutes.*
+# not need a TPU; with one, the kernels also run on it.*
 #
-# A language model writes one token at a time. For each token it reads all of its weights, and the keys and values that it
-# has cached for all earlier tokens. How many tokens can one chip write in a second? The bandwidth of its memory gives an
-# answer before there is any code. Run the three cells: they compute it for a model of 8 billion parameters, from the
-# numbers in its published configuration.
+# A language model writes one token at a time. For each token it reads all of its weights, and the keys and values that
+# it has cached for all earlier tokens. How many tokens can one chip write in a second? The bandwidth of its memory
+# gives an upper bound before there is any code. Run the three cells, which compute that bound for a model of 8 billion
+# parameters from the numbers in its published configuration.
 
 # %%
 # FIRST CELL
@@ -58,17 +57,16 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 
 # %% [markdown]
 # Sequences that are decoded in the same batch share the weights: each step reads them once for all. Nothing else is
-# shared, because every sequence has a text of its own. With weights in int8 (lesson 9) a v5e has room for eight sequences
-# of 8,192 tokens, and then it reads more for their attention than for the weights. So attention takes half of each step,
-# and it can be no faster than its memory traffic allows. (We count all parameters as read, although a step looks up only
-# a few rows of the input embedding, which has 6.5 % of them. And the compiler leaves a program 15.75 GiB of this memory,
-# so in truth a little fewer tokens fit.)
+# shared, because every sequence has a text of its own. With weights in int8 (lesson 9) a v5e has room for eight
+# sequences of 8,192 tokens. Their caches have 65,536 x 131,072 bytes, which is 8.6 GB, and the weights have 8.0 GB. So
+# attention takes about half of each step, and it cannot take less time than reading its cache. (We count all parameters
+# as read, although a step looks up only a few rows of the input embedding, which has 6.5 % of them. The compiler leaves
+# a program 15.75 GiB of this memory, so slightly fewer tokens fit.)
 #
-# In lesson 13 the MXU set the bound. Here the bandwidth does. **Write down a guess:** if you write the most obvious
-# kernel for this, how many times as long will it take as reading its bytes? And what does it spend that time on: the
-# matmuls, the exponentials, the copies, or something else? At the end of the lesson you will have timed a kernel that,
-# for long sequences, takes no longer than reading its bytes, and you will know what keeps simpler kernels from doing
-# so.
+# In lesson 13 the MXU set the bound; here the bandwidth does. **Write down a guess:** by what factor is the most
+# obvious kernel for this slower than reading its bytes at full bandwidth? And what does it spend that time on: the
+# matmuls, the exponentials, the copies, or something else? At the end of the lesson you will have timed a kernel that
+# takes no longer than its bytes when the sequences are long, and you will know what makes simpler kernels slower.
 #
 # After this lesson you can
 # - say how many tokens a second a chip can write, from the numbers of a model,
@@ -88,17 +86,17 @@ for bytes_a_weight, dtype in ((2, "bfloat16"), (1, "int8")):
 # >
 # > **prefill**: to compute all tokens of a prompt at once.
 #
-# How much room does a sequence need? Nobody knows how long it will become. If you reserve room for the longest possible
-# text, most of it stays empty. So the cache is cut into *pages* of a few tokens, and a sequence gets a page when its last
-# one is full. Its pages may lie anywhere.
+# How much room does a sequence need? Nobody knows how long its text will become, and if you reserve room for the
+# longest possible one, most of the room stays empty. So the cache is cut into *pages* of a few tokens. A sequence gets
+# another page when its last one is full, and its pages may lie anywhere in memory.
 #
 # > **page**: room for the keys and values of a fixed number of tokens, in one layer.
 # >
 # > **page table**: lists for each sequence the numbers of its pages, in the order of its tokens.
 #
-# **Predict:** requests end after 20 to 2,000 tokens, all lengths being equally likely, and the longest that is allowed is
-# 4,096. There is room for 65,536 tokens. How many requests fit if each reserves room for 4,096? How many fit with
-# pages of 16 tokens, and how many with pages of 1,024?
+# **Predict:** requests end after 20 to 2,000 tokens, with all lengths equally likely, and the longest text allowed has
+# 4,096 tokens. There is room for 65,536 tokens. How many requests fit if each reserves room for 4,096? How many fit
+# with pages of 16 tokens, and how many with pages of 1,024?
 
 # %% tags=["predict"]
 requests = np.random.default_rng(0).integers(20, 2001, 10_000)
@@ -119,9 +117,9 @@ for page in (1, 16, 128, 1024):
     )
 
 # %% [markdown]
-# Below, seven requests share 24 pages of 16 tokens, and each running sequence writes one token a step. **Look for** the
-# step in which most sequences run: the lower bar shows how many of them would fit if each reserved room for the longest
-# text that is allowed, here 128 tokens.
+# Below, seven requests share 24 pages of 16 tokens, and each running sequence writes one token per step. **Look for**
+# the step in which the most sequences run. The lower bar shows how many of them would fit if each reserved room for the
+# longest text allowed, here 128 tokens.
 
 # %%
 viz.page_player(
@@ -140,13 +138,11 @@ viz.page_player(
 )
 
 # %% [markdown]
-# In step 14 six sequences run; with 128 tokens reserved for each, only three would fit. The table before it says the
-# same on a larger scale: 62 requests with pages of 16 tokens, 42 with pages of 1,024, and 16, with a quarter of the
-# room in use, if each reserves the longest. With pages, only the last page of a sequence has room to spare, half a page
-# on average. With pages of 16 tokens hardly any is lost. But a page is also the piece that a kernel copies at once, so
-# smaller is not always better. In this lesson a page holds 16 tokens. All pages of a layer are one array `pages` of
-# shape [pages, KV heads, 16, 256]: each row holds a token's key (128 elements), followed by its value. Here is a table
-# for four sequences, whose pages lie anywhere among twenty.
+# In step 14 six sequences run; with 128 tokens reserved for each, only three would fit. With pages, only the last page
+# of a sequence has unused room, half a page on average, and with 16 tokens per page that is hardly any. But a page is
+# also the piece that a kernel copies at once, so smaller is not always better. In this lesson a page holds 16 tokens.
+# All pages of a layer are one array `pages` of shape [pages, KV heads, 16, 256], in which each row holds a token's key
+# (128 elements), followed by its value. Here is a table for four sequences, whose pages are scattered among twenty.
 
 # %%
 PAGE = 16
@@ -171,15 +167,15 @@ print(table_of([70, 20, 100, 5], np.random.default_rng(0).permutation(20)))
 #
 # ## A page a step
 #
-# Attention of one query is lesson 13 with a single row: scores of the query against all keys, online softmax, weighted
-# sum of the values. The table says which page comes next, so the table is prefetched, and the index map of the pages
-# reads it (lesson 12). The grid has a step for each sequence and each column of the table.
+# With a single query, attention works as in lesson 13 with one row of scores: multiply the query by all keys, apply the
+# online softmax, and add up the weighted values. The table says which page comes next, so the table is prefetched, and
+# the index map of the pages reads it (lesson 12). The grid has a step for each sequence and each column of the table.
 #
 # In the model above, four query heads share a KV head. They go through the matmul as four rows, so each key that has
 # been copied is used four times. `update` computes the scores of all KV heads first, then all exponentials, then all
-# weighted sums, so that the heads, which do not depend on each other, overlap in the units. Its argument `left` is the
-# number of tokens that the sequence still has from the beginning of this block on, so row t of the block belongs to a
-# token if t < `left`. Scores past them become -inf, as in lesson 13.
+# weighted sums. The heads do not depend on each other, so the compiler can overlap their work. The argument `left` is
+# the number of tokens that the sequence still has from the beginning of this block on, so row t of the block holds a
+# token if t < `left`. The scores of all other rows become -inf, as in lesson 13.
 
 
 # %%
@@ -259,8 +255,8 @@ def a_page_a_step(q, pages, lengths, table):
 
 
 # %% [markdown]
-# The reference gathers the pages with JAX, masks, and takes an ordinary softmax. `drawn` makes arguments whose pages lie
-# in random order.
+# The reference gathers the pages with JAX, masks the scores, and applies an ordinary softmax. `drawn` makes arguments
+# whose pages lie in random order.
 
 
 # %% tags=["folded"]
@@ -301,20 +297,20 @@ small = drawn([40, 16, 25])
 print(verdict_on(a_page_a_step, plain, *small))
 
 # %% [markdown]
-# Step through it. **Look for** the steps past the end of a sequence. Which page is copied for them?
+# Step through the kernel. **Look for** the steps past the end of a sequence. Which page is copied for them?
 
 # %%
 viz.grid_player(a_page_a_step, *small)
 
 # %% [markdown]
 # Page 0 is copied again for sequence 1 and again for sequence 2, because unused entries of the table are 0. An index
-# map that stays at the last page of the sequence saves that copy; you will write it in exercise 14.2. For a sequence
+# map that stays at the last page of the sequence saves such copies; you will write one in exercise 14.2. For a sequence
 # without tokens l stays 0, so the kernels of this lesson return 0 / 0, which is NaN. In exercise 14.4 you return zeros
 # instead.
 #
-# The kernel is right for these inputs. But it has a bug that they do not reveal. The last page of a
-# sequence is rarely full. What lies past its last token is whatever was there before, perhaps of a text that has ended.
-# The scores of such tokens are masked, and their weights are 0. **Predict** what happens if an old value there is NaN.
+# The kernel is right for these inputs, but it has a bug that they do not reveal. The last page of a sequence is rarely
+# full, and the rows past the last token hold whatever was there before, perhaps values of a text that has ended. The
+# scores of such rows are masked, so their weights are 0. **Predict** what happens if an old value there is NaN.
 
 # %% tags=["predict"]
 q, pages, lengths, table = small
@@ -324,11 +320,11 @@ print(verdict_on(a_page_a_step, plain, q, stale, lengths, table))
 
 # %% [markdown]
 # A weight of 0 does not help, because 0 * NaN is NaN, and so is 0 * inf. So the *values* have to be cleaned, too. The
-# keys need not be, because their scores are replaced, whatever they are. In the next kernel, `clean` puts zeros into the
-# rows past the last token.
+# keys can stay as they are, because the scores that come from them are replaced. In the next kernel, `clean` sets the
+# rows past the last token to 0.
 #
-# Next, the time for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how many
-# bytes are their pages, and how long do these take at 820 GB/s? Then guess the time of the kernel.
+# Next, we compile the kernel for four sequences of 1,024 tokens each, in one layer of the model above. **Predict:** how
+# many bytes are their pages, and how long does it take to read them at 820 GB/s? Then guess the time of the kernel.
 
 
 # %% tags=["predict"]
@@ -354,9 +350,9 @@ print(f"the kernel:                  {first.seconds * 1e6:6.1f} us, predicted (c
 # %% [markdown]
 # The pages are 16.8 MB: 4,096 tokens of 4,096 bytes each in this layer. Reading them takes 20.5 us at full bandwidth,
 # and the kernel takes eight times as long, although it copies every page once. Where does the time go? The report
-# breaks down the cycles of a step. "Scalar" is the loop over the grid, with its index maps and addresses; "issue" is
-# the time in which instructions of the body are issued; the other three are waiting, for copies and for the results of
-# two units. (The VPU and the EUP, with some 20 cycles, are left out.)
+# divides the cycles of a step. "Scalar" is the loop over the grid, with its index maps and addresses, and "issue" is
+# the time in which instructions of the body are issued. The other three columns are waits, for copies and for the
+# results of two units. (The VPU and the EUP, with some 20 cycles, are left out.)
 
 # %%
 WAITS = {
@@ -388,20 +384,20 @@ page_cycles = bytes_us(even) / 1e6 * v5e.clock_hz / even[1].shape[0]
 print(f"a page at full bandwidth takes {page_cycles:.0f} cycles")
 
 # %% [markdown]
-# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause accounts for it: each
-# of the five parts alone takes as long as the page or longer. A step waits for its copy, because a copy takes much
-# longer than its bytes (lesson 5), and was started only one step before. It waits for the units one after the other,
-# since the maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs the
-# exponentials, however few tokens there are. (Lesson 13 removed the wait for the XLU by keeping m and l in all lanes.
-# We leave them in one lane to keep the code short; the library's kernel, later on, does not.) Most of that is paid once
-# for each step, however few tokens the step has, so give each step more tokens.
+# A page takes 120 cycles at full bandwidth, and a step takes nearly a thousand. No single cause explains the
+# difference: each of the five parts alone takes as long as the page or longer. A step waits for its copy, because a
+# copy takes much longer than its bytes (lesson 5) and was started only one step before. It also waits for one unit
+# after the other: the maximum needs the first matmul, the exponentials need the maximum, and the second matmul needs
+# the exponentials. (Lesson 13 removed the wait for the XLU by keeping m and l in all lanes. We leave them in one lane
+# to keep the code short; the library's kernel, later on, does not.) Most of these cycles are spent in every step,
+# however few tokens it has, so give each step more tokens.
 #
 # ## Several pages a step
 #
 # A block spec describes one block, and the pages of a sequence do not lie side by side. But you can pass the same array
-# several times, each time with an index map of its own: map n finds page n of the step. The kernel then has several refs,
-# and puts their pages together. The table gets as many columns as the steps need; zeros at the end of a row name page 0,
-# whose tokens do not count.
+# several times, each time with an index map of its own: map n finds page n of the step. The kernel then has several
+# refs, and concatenates their pages. The table gets as many columns as the steps need. The zeros at the end of a row
+# name page 0, whose tokens do not count there.
 
 
 # %%
@@ -466,12 +462,12 @@ for count in (4, 16):
     per_step(f"{count:2} a step", report, even)
 
 # %% [markdown]
-# With 16 pages a step the kernel comes close to its bytes. More than half of a step is now scalar code. From 4 to 16
-# pages it grows from 340 to 1,238 cycles, about 75 for each page, because for each ref a step evaluates the index map,
-# compares the result with that of the previous step, and computes the addresses of a copy. Larger steps do not save
-# that.
+# With 16 pages a step the kernel comes close to its bytes, but more than half of a step is now scalar code. From 4 to
+# 16 pages that part grows from 340 to 1,238 cycles, about 75 for each page, because for each ref a step evaluates the
+# index map, compares the result with that of the previous step, and computes the addresses of a copy. Larger steps do
+# not reduce this cost of a page.
 #
-# But four texts of the same length are an exception. **Predict** how long the same kernel takes for four *ragged*
+# In practice, four texts hardly ever have the same length. **Predict** how long the same kernel takes for four *ragged*
 # sequences, of 1000, 300, 700 and 20 tokens, which have half as many tokens in all.
 
 # %% tags=["predict"]
@@ -481,21 +477,21 @@ print(HEADING)
 per_step("16 a step", by_maps, ragged)
 
 # %% [markdown]
-# It takes as long as before. A grid has the same number of steps for every sequence, so each sequence gets the four
-# steps that the longest one needs. That makes 16 steps in all, and six of them have nothing to compute. Each of them
-# still runs 16 index maps. (About 300 of the scalar cycles of a step are an artifact of the simulator, which *Further*
-# explains. Without them the kernel would still take twice as long as its bytes.)
+# The kernel takes as long as before. A grid has the same number of steps for every sequence, so each sequence gets the
+# four steps that the longest one needs. That makes 16 steps in all, and the six that have nothing to compute still run
+# 16 index maps each. (About 300 of the scalar cycles of a step come from the simulator, as *Further* explains. Without
+# them the kernel would still take twice as long as its bytes.)
 #
 # ## Copies by hand
 #
-# The pipeline of a grid cannot stop where a row of the table ends. A kernel that copies by itself can: it loops over
-# the pages that there are, and starts one copy for each (lesson 5). The grid has one step for each sequence. The pages
-# stay in HBM (`memory_space=pl.ANY`). They are copied into `slots` buffers in VMEM, which are used in turn, as in
-# lesson 5: block j goes to buffer j mod `slots`. We call the buffers *slots* and all of them a *ring*. Each slot holds
-# a block of `count` pages. While one block is being computed, the copies of the next `slots - 1` are on their way.
+# The pipeline of a grid cannot stop where a row of the table ends. A kernel that starts its own copies can: it loops
+# over the pages that exist, and starts one copy for each (lesson 5). The grid has one step for each sequence. The pages
+# stay in HBM (`memory_space=pl.ANY`), and the kernel copies them into `slots` buffers in VMEM. As in lesson 5, block j
+# goes to buffer j mod `slots`. We call these buffers *slots*, and all of them together a *ring*. Each slot holds a
+# block of `count` pages. While one block is being computed, the copies of the next `slots - 1` are in flight.
 #
 # Read `each_copy` first. It is called twice for each block, once to start its copies and once to wait for them, so both
-# name the same pages. All copies of a slot count on one semaphore.
+# calls name the same pages. All copies of a slot signal the same semaphore.
 
 
 # %%
@@ -556,7 +552,8 @@ def by_hand(q, pages, lengths, table, count=8, slots=2):
 print(verdict_on(functools.partial(by_hand, count=2), plain, q, stale, lengths, table))
 
 # %% [markdown]
-# **Guess** how long it takes for the four ragged sequences with one slot of eight pages, with two, and with more.
+# **Guess** how long this kernel takes for the four ragged sequences with one slot of eight pages, with two, and with
+# more.
 
 # %% tags=["predict"]
 rings = {}
@@ -567,15 +564,15 @@ for slots in (1, 2, 3, 4):
 print(f"by index maps: {by_maps.seconds * 1e6:5.1f} us")
 
 # %% [markdown]
-# With one slot the kernel waits most of the time, and with four it is faster than sixteen index maps, even after
-# subtracting those 300 cycles. The fourth slot saves less than the third, which saved less than the second. How many are
-# enough?
+# With one slot the kernel waits most of the time. With four it is faster than the kernel with sixteen index maps would
+# be without those 300 cycles a step. The fourth slot saves less than the third, which saved less than the second. How
+# many are enough?
 #
 # ## How many copies in flight?
 #
-# With one slot a block is asked for and then waited for, so the wait is nearly the whole time of its copies. The next
-# cell takes the average over all blocks. It is a rough figure, because some blocks are not full, and because the wait
-# begins only after all copies of a block have been started.
+# With one slot the kernel requests a block and then waits for it, so the wait is nearly the whole time of its copies.
+# The next cell takes the average over all blocks. The figure is rough, because some blocks are not full, and because
+# the wait begins only after all copies of a block have been started.
 
 # %%
 blocks = sum(-(-length // (8 * PAGE)) for length in ragged[2])
@@ -587,19 +584,19 @@ print(f"its bytes at full bandwidth: {block_bytes / bytes_a_cycle:,.0f} cycles")
 print(f"to keep the memory busy: {wait * bytes_a_cycle / block_bytes:.1f} blocks in flight")
 
 # %% [markdown]
-# A copy takes longer than its bytes do. So the memory is busy all the time only if other copies are in flight meanwhile.
-# How many? The bytes that arrive at full bandwidth during the time of one copy are that time multiplied by the bandwidth,
-# so that many bytes must be in flight at any moment:
+# A block takes longer to arrive than its bytes need at full bandwidth, so the memory is busy all the time only if other
+# copies are in flight meanwhile. How many? During the time of one copy, the memory can deliver that time multiplied by
+# the bandwidth, so that many bytes must be in flight at any moment:
 #
 # **bytes in flight = time of a copy x bandwidth** (Little's law). The time of a copy is its latency plus its bytes
-# divided by the bandwidth. Lesson 5 says the same from the side of the core: with B buffers, a block takes max(c, (L +
-# c) / B), so there are enough when (L + c) / B falls to c.
+# divided by the bandwidth. Lesson 5 says the same from the side of the core: if a copy takes L cycles and the work on a
+# block c, then with B buffers a block takes max(c, (L + c) / B), so there are enough buffers when (L + c) / B falls to
+# c.
 #
 # For blocks of eight pages that is two to three blocks, which must be in flight while another one is computed, so three
-# or four slots are enough. (Here the work on a block takes a little longer than its bytes, so even a kernel that never
-# waits would take longer than the bytes alone.) What does the kernel with four slots still wait for? **Predict:** two
-# sequences of 2,048 tokens have as many blocks as four of 1,024. For which of the two does the kernel wait longer, and
-# by how many cycles for each further sequence?
+# or four slots are enough. What does the kernel with four slots still wait for? **Predict:** two sequences of 2,048
+# tokens have as many blocks as four of 1,024. For which of the two batches does the kernel wait longer, and by how many
+# cycles for each further sequence?
 
 # %% tags=["predict"]
 waits = {}
@@ -611,17 +608,17 @@ for count in (2, 4):
 print(f"for each further sequence: {(waits[4] - waits[2]) / 2:,.0f} cycles")
 
 # %% [markdown]
-# When a sequence begins, none of its pages is in flight yet, so each sequence waits for its first block. That is a
-# little more than half of the time that a block takes to arrive.
+# When a sequence begins, none of its pages is in flight yet, so the kernel waits for the first block of each sequence.
+# This wait is a little more than half of the time that a block takes to arrive.
 #
 # ## A ring that goes on
 #
-# The remedy is to ask for the first blocks of the *next* sequence while this one is still being computed. The lengths
+# The remedy is to request the first blocks of the *next* sequence while this one is still being computed. The lengths
 # and the table of all sequences lie in SMEM, so the kernel knows early enough which pages those are. Only the loop has
-# to change: instead of one loop for each sequence, counting its blocks from 0, let a single loop run over the blocks of
-# all sequences. For each of them it needs to know two numbers: the sequence, and which block of that sequence it is.
-# JAX can compute these lists outside the kernel. The cell below does it in NumPy; under `jit` the lists need a fixed
-# length, with room for the largest possible number of blocks.
+# to change. Instead of one loop for each sequence, which counts its blocks from 0, a single loop runs over the blocks
+# of all sequences. For each block it needs two numbers: the sequence, and the block's place in it. JAX can list both
+# outside the kernel. The cell below does so in NumPy; under `jit` the lists need a fixed length, with room for the
+# largest possible number of blocks.
 
 
 # %%
@@ -638,13 +635,14 @@ print("sequence", sequences)
 print("place   ", places)
 
 # %% [markdown]
-# Prefetch these two lists, and the total number of blocks, and the grid needs only a single step. Its loop asks for
-# block n + slots - 1 of the list, whichever sequence that belongs to, waits for block n, and computes it. Where the
-# place is 0, it resets m, l and acc. After the last block of sequence b, the kernel writes `o_ref[b]`. Because the grid
-# has only one step, the block specs of q and o are the whole arrays, and both stay in VMEM.
+# If you prefetch these two lists and the total number of blocks, the grid needs only a single step. The loop in it
+# requests block n + slots - 1 of the list, whichever sequence that block belongs to, waits for block n, and computes
+# it. Where the place is 0, the loop resets m, l and acc. After the last block of sequence b, it writes `o_ref[b]`.
+# Because the grid has only one step, the block specs of q and o are the whole arrays, and both stay in VMEM.
 #
-# What does that buy? The next cell plays both rings with a clock, as in lesson 5, from what the compiler has predicted
-# above: the time of a copy, and the cycles of the core for each block. **Look for** the gaps in the lane of the core.
+# How much time does that save? The next cell plays both rings with a clock, as in lesson 5, from what the compiler has
+# predicted above: the time of a copy, and the cycles of the core for each block. **Look for** the gaps in the lane of
+# the core.
 
 
 # %% tags=["folded"]
@@ -686,7 +684,7 @@ panels[1].set_xlabel(
 viz.plot_picture(
     fig,
     "With a ring for each sequence the core waits at the beginning of each of the four "
-    "sequences, for the whole time of a copy. With one ring for all sequences it waits so "
+    "sequences, for the whole time of a copy. With one ring for all sequences it does so "
     "only at the beginning of the first.",
 )
 
@@ -695,8 +693,9 @@ viz.plot_picture(
 # below the compiler's.) The long gaps where the color changes are gone, except for the first one, and most of what
 # remains is work of the core. Exercise 14.9 asks for this kernel. The library's kernel,
 # `course_lib.kernels.paged_attention`, has such a ring as well, in another form: it keeps a grid step for each
-# sequence, and hands the number of the next slot on in SMEM. It also keeps m and l in all lanes, as lesson 13 showed,
-# and starts the copies of a whole block without a loop. Here are all four kernels, for both batches.
+# sequence, and passes the number of the next slot from step to step in SMEM. It also keeps m and l in all lanes, as
+# lesson 13 showed, and starts the copies of a whole block without a loop. The next cell compares all four kernels, for
+# both batches.
 
 
 # %%
@@ -720,17 +719,61 @@ for name, fn in ways.items():
 print(f"{'the bytes alone':18}{bytes_us(even):7.1f} us{bytes_us(ragged):11.1f} us")
 
 # %% [markdown]
-# For sequences of the same length, copies by hand, in blocks of sixteen pages, are as fast as the index maps. For ragged
-# sequences, which are the ordinary case, they are clearly ahead. The library's kernel is the fastest in both, and
-# takes 30 % longer than the bytes of the ragged batch. (A predicted time is the longer of the kernel's cycles and its
-# bytes. For `even` and the library it is that of the bytes.)
+# For sequences of the same length, copies by hand, in blocks of sixteen pages, are as fast as the index maps. For
+# ragged sequences, which are the ordinary case, they are clearly ahead. The library's kernel is the fastest in both.
+# For the even batch it takes as long as the bytes, and for the ragged one 30 % longer. (A predicted time is the longer
+# of the kernel's cycles and its bytes. For `even` and the library's kernel the bytes decide.)
 #
-# ## How fast does it write?
+# ## The guess
 #
-# Back to the model of 8 billion parameters, with eight sequences of 8,192 tokens. A step reads the weights, and then runs
-# 32 layers of attention. We assume that XLA's matmuls take as long as reading their weights, because for eight rows
-# there is little else to do. For the cache, the next cell compiles the four kernels for
-# eight sequences of 8,192 tokens. **Predict** the tokens per second with the first kernel and with the library's.
+# The compiler predicts that the first kernel takes eight times as long as reading its bytes, and no single unit is to
+# blame. (The simulator's latency is longer than published times suggest, so on a chip the factor may be smaller.) A
+# page of 16 tokens is too little work for a grid step. Each step costs hundreds of cycles for scalar code, for a copy
+# that was started only one step before, and for units that need each other's results. Sixteen pages a step share that
+# cost, and then the scalar code of the index maps is most of what is left. But a grid gives each sequence as many steps
+# as the longest needs, whereas copies by hand stop where a sequence stops. Such a kernel still waits for the latency of
+# its copies. Two to three blocks must be in flight to keep the memory busy, but at the start of a sequence there are
+# none, unless the kernel has requested them while computing the previous sequence.
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A model has 24 layers and 4 KV heads of 128 elements, in bfloat16. How many bytes does it keep for each
+# token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
+#
+# <details><summary>2. Why does a larger batch write more tokens in a second, and why does the gain level off?</summary>
+# The weights are read once for the whole batch. The KV cache is read separately for each sequence, so once it takes
+# longer than the weights, time grows nearly in proportion to the number of sequences, and the tokens per second level
+# off.</details>
+#
+# <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same.
+# What did it forget?</summary> It did not clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
+#
+# <details><summary>4. Pages of 32 KiB arrive 1,200 cycles after they were requested, and the memory delivers 546 bytes
+# a cycle. How many pages have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
+#
+# <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough
+# slots. Where do you look?</summary> Look at the beginning of each sequence, where the ring is empty. Request the next
+# sequence's first blocks before this one is finished.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel and repair a ring of
+# copies. In an optional exercise, many sequences begin with the same prompt, and you read it only once.
+#
+# ## Further
+#
+# Of the exercises only 14.8 needs a part of what follows, "The call of a server".
+#
+# ### How fast does it write?
+#
+# How many tokens a second does the model of the opening write with these kernels? A step reads the weights, and then
+# runs 32 layers of attention. We assume that XLA's matmuls take as long as reading their weights, because for eight
+# rows there is little else to do. For the cache, the next cell compiles the four kernels for eight sequences of 8,192
+# tokens. **Predict** the tokens per second with the first kernel and with the library's.
 
 # %% tags=["predict"]
 eight = arguments([8192] * 8)
@@ -744,7 +787,7 @@ for name, fn in ways.items():
 
 # %% [markdown]
 # The first kernel reaches less than a quarter of the tokens per second that bandwidth allows, and the library's kernel
-# reaches all of them. The picture shows the same, with one bar for each step:
+# reaches all of them. The picture shows the same, with a bar for one step with each kernel:
 
 # %% tags=["folded"]
 plt.rcParams.update(viz.PLOT_STYLE)
@@ -771,56 +814,12 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# ## The guess
-#
-# The compiler predicts that the first kernel takes eight times as long as reading its bytes, and no single unit is to
-# blame. (The simulator's latency is longer than published times suggest, so on a chip the factor may be smaller.) A
-# page of 16 tokens is too little work for a grid step. Each step costs hundreds of cycles for scalar code, for a copy
-# that was started only one step before, and for the results of one unit that the next one needs. Sixteen pages a step
-# share that price, and then the scalar code of the index maps is most of what is left. But a grid gives each sequence
-# as many steps as the longest needs. Copies by hand stop where a sequence stops. Such a kernel still waits for the
-# latency of its copies. Two to three blocks must be in flight to keep the memory busy, but at the start of a sequence
-# there are none, unless the kernel has requested them while computing the previous sequence.
-
-# %% [markdown]
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A model has 24 layers and 4 KV heads of 128 elements, in bfloat16. How many bytes does it keep for each
-# token?</summary> 2 x 24 x 4 x 128 elements of two bytes, 49,152 bytes.</details>
-#
-# <details><summary>2. Why does a larger batch write more tokens in a second, and why does the gain level off?</summary>
-# The weights are read once for the whole batch. The KV cache is read separately for each sequence, so once it takes
-# longer than the weights, time grows nearly in proportion to the number of sequences, and the tokens per second level
-# off.</details>
-#
-# <details><summary>3. A kernel masks the scores behind the last token with -inf, and its result is NaN all the same. What did it
-# forget?</summary> To clean the values. Their weights are 0, but 0 * NaN is NaN.</details>
-#
-# <details><summary>4. Pages of 32 KiB arrive 1,200 cycles after they were asked for, and the memory delivers 546 bytes a cycle.
-# How many have to be in flight?</summary> 1,200 x 546 / 32,768, which is 20.</details>
-#
-# <details><summary>5. Your kernel copies by hand, and waits for copies for a third of its time. The ring has enough slots. Where do
-# you look?</summary> At the beginning of each sequence, where the ring is empty. Ask for the next sequence's first blocks
-# before this one is finished.</details>
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 14](../exercises/14_paged_attention.ipynb). You write the kernel and repair a ring of
-# copies. An optional exercise asks you to read a prompt that many sequences share only once.
-#
-# ## Further
-#
-# Of the exercises only 14.8 needs a part of what follows, "The call of a server".
-#
 # ### A model that writes
 #
-# Does a model write the right words with these kernels? Below is one of two layers with random weights. It decodes two
-# sequences with the kernel, in pages that begin as NaN. Beside it the same model keeps an array with room for the longest
-# sequence, and uses plain softmax. `keep` puts the newest token's keys and values where they belong: in pages, that is
-# page `length // PAGE` of its row, at place `length % PAGE`.
+# Does a model write the right words with these kernels? Below, a model of two layers with random weights decodes two
+# sequences with the kernel, in pages that begin as NaN. For comparison, the same model also uses plain softmax, on an
+# array with room for the longest sequence. `keep` puts the newest token's keys and values where they belong: in pages,
+# that is page `length // PAGE` of its row, at place `length % PAGE`.
 
 
 # %%
@@ -898,8 +897,8 @@ print("the same words:", (by_kernel == by_softmax).all())
 
 # %% [markdown]
 # All words are equal. In a real server the table grows while the model writes: a sequence gets a page when its last one
-# is full, and its pages are free again when it has ended. The kernel is not recompiled, because lengths and table are
-# data, as long as the table has columns for the longest text allowed.
+# is full, and its pages are free again when it has ended. Lengths and table are data, so the kernel is not recompiled
+# as long as the table has columns for the longest text allowed.
 #
 # ### The call of a server
 #
@@ -955,9 +954,9 @@ for row in (0, 6, 7, 8):
 #
 # ### Pages of bytes
 #
-# What limits the kernel is bytes, so halve them: keep keys and values in int8, with two scales for each KV head, one for
-# its keys and one for its values. A score is linear in the key, and the result is linear in the values, so both scales
-# can wait until after the matmuls. **Predict** the time of the library's kernel for `even`.
+# Bytes limit the kernel, so halve them: keep keys and values in int8, with two scales for each KV head, one for its
+# keys and one for its values. A score is linear in the key, and the result is linear in the values, so both scales can
+# be applied after the matmuls. **Predict** the time of the library's kernel for `even`.
 
 # %% tags=["predict"]
 scales = jax.ShapeDtypeStruct((2, KV_HEADS), jnp.float32)
@@ -975,21 +974,20 @@ for name, args in (("even", even), ("eight of 8,192", eight)):
     print(f"{name:14} int8: {report.seconds * 1e6:6.1f} us, the bytes alone {us:6.1f} us")
 
 # %% [markdown]
-# For `even`, int8 takes three quarters of the time of bfloat16, not half: the bytes alone would take 10.2 us, so now
-# the cycles of the kernel decide, not its bytes. For eight long sequences the time is half. For eight long ones they
-# take half.
+# For `even`, int8 takes three quarters of the time of bfloat16, not half. The bytes alone would take 10.2 us, so now
+# the cycles of the kernel decide, not its bytes. The eight long sequences take hardly longer than their bytes, which
+# are half of what they are in bfloat16.
 #
 # ### How many sequences at once?
 #
 # The widget below repeats the arithmetic of the first cells, for the model of 8 billion parameters: how long one step
-# takes by bandwidth alone. **Your task:** set the context to 2,048 tokens, and find the number of sequences from which on
-# what is kept takes longer than the weights. Do they fit into the memory? Guess whether the number changes on a chip with
-# twice the bandwidth, then choose another chip.
+# takes by bandwidth alone. **Your task:** set the context to 2,048 tokens, and find the smallest number of sequences
+# whose KV cache takes longer than the weights. Do they fit into the memory? Guess whether that number changes on a chip
+# with twice the bandwidth, then choose another chip.
 #
-# <details><summary>Answers</summary>From 30 sequences on, and they fit: 61,440 tokens, where there is room for nearly
-# 70,000. Another chip divides the time of the weights and the time of what is kept by the
-# same factor, so the number of sequences stays the same. Only the tokens per second change, and how many sequences
-# fit.</details>
+# <details><summary>Answers</summary>It is 30 sequences, and they fit: they have 61,440 tokens, and there is room for
+# nearly 70,000. Another chip divides the time of the weights and the time of the cache by the same factor, so the
+# number of sequences stays the same. Only the tokens per second change, and how many sequences fit.</details>
 
 # %%
 viz.token_meter(parameters, LAYERS, KV_HEADS, D)
@@ -997,21 +995,22 @@ viz.token_meter(parameters, LAYERS, KV_HEADS, D)
 # %% [markdown]
 # ### What the figures of this lesson rest on
 #
-# The simulator reads every prefetched value as 0 (lesson 12). So the library computes those values that control which
+# The simulator reads every prefetched value as 0 (lesson 12). So the library computes the values that decide which
 # blocks are copied or which code runs, and adds them to the loads. These are the lengths and, in the first two kernels,
-# the table, which their index maps read. It adds arithmetic to each such load. For `even` that is a few instructions a
+# the table, which their index maps read. Each such load gets extra arithmetic. For `even` that is a few instructions a
 # page. For a table in any order it would be many, and would be counted as scalar code of the kernel, which is why the
 # pages of `even` follow one another. In the kernels that copy by hand the table only says where a copy begins, so
 # nothing is added.
 #
-# There is another thing to know about waits. The simulator serves copies that signal the same semaphore one after
-# another. Copies with semaphores of their own overlap, as if each had the bandwidth for itself; the last cell shows it
-# for eight pages. Each slot of our ring has one semaphore, and each index map has one as well. So the waits of the two
-# kinds of kernel come from different models. In the cell below the same eight copies cost 2,659 cycles on one semaphore
-# and 1,711 on eight, so do not rank two kernels of different kinds by their waits. The model favors the index maps, so
-# where the ring is clearly ahead all the same, the conclusion is safe.
+# The waits need a warning, too. The simulator serves copies that signal the same semaphore one after another. Copies
+# with semaphores of their own overlap, as if each had the bandwidth for itself. The last cell shows it for eight pages:
+# their copies cost 2,659 cycles on one semaphore and 1,711 on eight. Each slot of our ring has one semaphore, and each
+# index map has one as well, so the waits of the two kinds of kernel come from different models. Do not rank two kernels
+# of different kinds by their waits. The model favors the index maps, so where the ring is clearly ahead all the same,
+# the conclusion is safe.
 #
-# The next cell gives the ragged lengths to the table of `even`: the difference is what telling the ragged table costs.
+# The next cell combines the ragged lengths with the table of `even`. The difference is the cost of giving the simulator
+# the ragged table.
 
 # %%
 sixteen = ways["16 pages a step"]
