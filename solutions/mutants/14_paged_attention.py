@@ -2,7 +2,7 @@
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 
-# %% answer="14.1" name="one layer" judge="exercise" says="Every layer keeps its own"
+# %% answer="14.1" name="one layer" judge="exercise" says="every\\s+layer\\s+keeps\\s+its\\s+own"
 # -    kept = 2 * layers * kv_heads * head * 2
 # +    kept = 2 * kv_heads * head * 2
 
@@ -12,7 +12,7 @@
 # +    kept = layers * kv_heads * head * 2
 
 
-# %% answer="14.1" name="the tokens of one sequence" judge="exercise" says="every sequence gets a token"
+# %% answer="14.1" name="the tokens of one sequence" judge="exercise" says="every\\s+sequence\\s+gets\\s+a\\s+token"
 # -    return kept, sequences / seconds
 # +    return kept, 1 / seconds
 
@@ -22,7 +22,7 @@
 # +    seconds = sequences * (parameters + context * kept) / bandwidth
 
 
-# %% answer="14.2" name="page j of the pool" judge="numbers" says="page j of the pool is taken"
+# %% answer="14.2" name="page j of the pool" judge="numbers" says="takes\\s+page\\s+j\\s+of\\s+the\\s+pool"
 # -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
 # +        return jnp.minimum(j, last), 0, 0, 0
 
@@ -37,7 +37,7 @@
 # +        return jnp.where(j <= last, table_ref[b, jnp.minimum(j, last)], 0), 0, 0, 0
 
 
-# %% answer="14.2" name="row 0 of the table" judge="numbers" says="every sequence gets the pages of\\s+sequence 0"
+# %% answer="14.2" name="row 0 of the table" judge="numbers" says="every\\s+sequence\\s+gets\\s+the\\s+pages\\s+of\\s+sequence\\s+0"
 # -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
 # +        return table_ref[0, jnp.minimum(j, last)], 0, 0, 0
 
@@ -56,7 +56,7 @@
 # -    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
 
 
-# %% answer="14.3" name="masked with 0" judge="numbers" says="exp\\(0 - m\\) counts"
+# %% answer="14.3" name="masked with 0" judge="numbers" says="exp\\(0\\s+-\\s+m\\)\\s+counts"
 # -    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
 # +    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, 0)
 
@@ -81,11 +81,11 @@
 # +        v = jnp.where(jnp.isnan(v), 0, v)
 
 
-# %% answer="14.4" name="m is not kept" judge="numbers" says="last page alone counts"
+# %% answer="14.4" name="m is not kept" judge="numbers" says="only\\s+the\\s+last\\s+page\\s+of\\s+each\\s+sequence"
 # -        m_ref[...] = m
 
 
-# %% answer="14.4" name="begun at the first token" judge="numbers" says="the sequence before it left"
+# %% answer="14.4" name="begun at the first token" judge="numbers" says="the\\s+sequence\\s+before\\s+it\\s+left"
 # -    @pl.when(j == 0)
 # +    @pl.when((j == 0) & (left > 0))
 
@@ -93,12 +93,12 @@
 # +        o_ref[...] = jnp.where(l_ref[...] > 0, acc_ref[...] / l_ref[...], 0)
 
 
-# %% answer="14.4" name="scores not scaled" judge="numbers" says="not divided by sqrt"
+# %% answer="14.4" name="scores not scaled" judge="numbers" says="not\\s+divided\\s+by\\s+sqrt"
 # -        s = scores(q_ref[...], k) / math.sqrt(D)
 # +        s = scores(q_ref[...], k)
 
 
-# %% answer="14.4" name="scores not masked" judge="numbers" says="belong to no token|NaN"
+# %% answer="14.4" name="scores not masked" judge="numbers" says="belong\\s+to\\s+no\\s+token|NaN"
 # -        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
 
 
@@ -137,12 +137,12 @@
 # +        p, shrink = jnp.exp(s - m), jnp.exp(m - m_old)
 
 
-# %% answer="14.5" name="without the time of the bytes" judge="exercise" says="takes the time of its bytes"
+# %% answer="14.5" name="without the time of the bytes" judge="exercise" says="also\\s+takes\\s+the\\s+time\\s+of\\s+its\\s+bytes"
 # -    latency = fixed + page / rate
 # +    latency = fixed
 
 
-# %% answer="14.5" name="bytes for pages" judge="exercise" says="How many pages is that"
+# %% answer="14.5" name="bytes for pages" judge="exercise" says="how\\s+many\\s+pages\\s+is\\s+that"
 # -    return latency * rate / page
 # +    return latency * rate
 
@@ -184,7 +184,7 @@
 # +    o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="14.6" name="full pages alone" judge="numbers" says="not full is left out"
+# %% answer="14.6" name="full pages alone" judge="numbers" says="not\\s+full\\s+is\\s+left\\s+out"
 # -    count = pl.cdiv(lengths_ref[b], PAGE)
 # +    count = lengths_ref[b] // PAGE
 
@@ -208,7 +208,7 @@
 # +    count = length // PAGE
 
 
-# %% answer="14.7" name="two pages ahead" judge="numbers" says="page j \\+ 2 is there"
+# %% answer="14.7" name="two pages ahead" judge="numbers" says="page\\s+j\\s+\\+\\s+2\\s+is\\s+in\\s+the\\s+slot"
 # -        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
 # -        copy(j).wait()
 # -        rows = buffer[jax.lax.rem(j, 2)]
@@ -226,14 +226,14 @@
 # +        pl.when(j < count)(lambda j=j: copy(j).start())
 
 
-# %% answer="14.7" name="no page on its way" judge="exercise" says="be on its way while page j is\\s+added"
+# %% answer="14.7" name="no page on its way" judge="exercise" says="in\\s+flight\\s+while\\s+page\\s+j\\s+is\\s+added"
 # -        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
 # +        copy(j).start()
 
 # -    pl.when(count > 0)(lambda: copy(0).start())
 
 
-# %% answer="14.7" name="rows behind the last token" judge="numbers" says="rows behind the last token are\\s+added"
+# %% answer="14.7" name="rows behind the last token" judge="numbers" says="rows\\s+past\\s+the\\s+last\\s+token\\s+are\\s+added"
 # -        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
 # +        return total + rows.sum(axis=0, keepdims=True)
 
@@ -248,7 +248,7 @@
 # +call |= {"A": 52, "B": 200, "C": 51, "D": 13}
 
 
-# %% answer="14.8" name="where its rows end" judge="exercise" says="first row of sequence 2"
+# %% answer="14.8" name="where its rows end" judge="exercise" says="first\\s+row\\s+of\\s+sequence\\s+2"
 # -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
 # +call |= {"A": 52, "B": 201, "C": 52, "D": 13}
 
@@ -271,7 +271,7 @@
 # +    for n in range(SLOTS):
 
 
-# %% answer="14.9" name="two slots" judge="exercise" says="keep enough copies in flight"
+# %% answer="14.9" name="two slots" judge="exercise" says="keep\\s+enough\\s+copies\\s+in\\s+flight"
 # -COUNT, SLOTS = 16, 4  # pages of a block, and blocks in the ring
 # +COUNT, SLOTS = 16, 2  # pages of a block, and blocks in the ring
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercises 14: Paged attention
 #
-# You compute a bound, follow a table, write three kernels, and repair one. Nothing here needs a TPU.
+# You compute a bound, follow a page table, write three kernels, and repair one. Nothing here needs a TPU.
 #
 # Come here from [lesson 14](../notebooks/14_paged_attention.ipynb). About 66 minutes. Short of time? Do 14.3 and
 # 14.4. Want more? 14.8, 14.9 and 14.10, 105 minutes: 14.8 needs "The call of a server" in the lesson's *Further*, and the
@@ -39,12 +39,12 @@ def weighted(p, v):
 #
 # *Difficulty 2 of 5. 7 minutes, 4 lines.*
 #
-# `bound(parameters, layers, kv_heads, head, sequences, context, bandwidth)` returns two numbers. The first is how many
-# bytes the model keeps for each token: a key and a value in bfloat16, of `head` elements, for each KV head in each
-# layer. The second is how many tokens all sequences together write in a second, if the time of a step is that of its
-# bytes: the weights once, one byte each, and what is kept of `context` tokens for every sequence. `bandwidth` is in bytes
-# per second. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files. Llama 2 7B has
-# fewer parameters than Llama 3.1 8B: compare what the two keep.
+# `bound(parameters, layers, kv_heads, head, sequences, context, bandwidth)` returns two numbers, with `bandwidth` in
+# bytes per second. The first is how many bytes the model keeps for each token: a key and a value in bfloat16, of `head`
+# elements, for each KV head in each layer. The second is how many tokens all sequences together write in a second if a
+# step takes as long as reading its bytes. Those are the weights once, with one byte each, and the cache of `context`
+# tokens for every sequence. The check asks for Llama 3.1 8B, Llama 2 7B and Gemma 2 9B, from their configuration files.
+# Llama 2 7B has fewer parameters than Llama 3.1 8B: compare what the two keep.
 
 
 # %% answer="14.1"
@@ -69,16 +69,16 @@ checks.check("14.1", bound)
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
 # `in_a_row(pages, lengths, table)` lays the pages of each sequence side by side. `pages` is float32[N, heads, 16, 256],
-# `table` is int32[B, M], and the result is float32[B, heads, 16 M, 256]. Kernel and call are given: the grid is (B, M),
-# and a step copies one page, or writes zeros past the last page of a sequence. Both lists are prefetched. Write the two
-# block specs. Past the last page of a sequence, the table may hold any number, and no page may be fetched from HBM for
-# such a step. In both specs, squeeze the first axis, so that `page_ref` and `o_ref` have shape (heads, 16, 256). Every
-# sequence has a token or more.
+# `table` is int32[B, M], and the result is float32[B, heads, 16 M, 256]. The kernel and the call are given, with both
+# lists prefetched: the grid is (B, M), and a step copies one page, or writes zeros past the last page of a sequence.
+# Write the two block specs, and squeeze the first axis in both, so that `page_ref` and `o_ref` have shape (heads, 16,
+# 256). Every sequence has at least one token. Past its last page, the table may hold any number, and no page may be
+# fetched from HBM for such a step.
 
 
 # %% answer="14.2"
 def specs(heads, width):
-    """The block specs of the pages and of the result, as a tuple."""
+    """Return the block specs of the pages and of the result, as a tuple."""
     ### BEGIN SOLUTION
     block = (None, heads, PAGE, width)
 
@@ -131,15 +131,15 @@ checks.check("14.2", specs)
 #
 # *Difficulty 3 of 5. 8 minutes, 8 lines. Fast track.*
 #
-# Four queries, float32[4, 128], attend to the tokens of one page, float32[16, 256]: in each row a key, and behind it its
-# value. Only the first `left[0]` tokens count, 1 to 16, and the rest of the page may hold *anything*, such as NaN. Write
-# the kernel; the call is given. Scores are divided by sqrt(128). `scores` and `weighted`, at the top of this page, are
-# matmuls in full precision.
+# Four queries, float32[4, 128], attend to the tokens of one page, float32[16, 256], whose rows hold a key each,
+# followed by its value. Only the first `left[0]` tokens count, 1 to 16 of them, and the rest of the page may hold
+# *anything*, such as NaN. Write the kernel, whose call is given, and divide the scores by sqrt(128). The functions
+# `scores` and `weighted`, at the top of this page, are matmuls in full precision.
 
 
 # %% answer="14.3"
 def last_page_kernel(left_ref, q_ref, page_ref, o_ref):
-    """Attention over the first left_ref[0] tokens of a page."""
+    """Compute attention over the first left_ref[0] tokens of a page."""
     ### BEGIN SOLUTION
     left = left_ref[0]
     k, v = page_ref[:, :D], page_ref[:, D:]
@@ -179,17 +179,17 @@ checks.check("14.3", last_page)
 #
 # *Difficulty 3 of 5. 15 minutes, 20 lines. Fast track.*
 #
-# Now a sequence has several pages, and there are several sequences: q is float32[B, 4, 128], `pages` is float32[N, 16,
-# 256], with one KV head. `lengths` is int32[B] and `table` int32[B, M]. The grid is (B, M), and the index maps are
-# given: at step (b, j), `q_ref` holds the queries of sequence b, and `page_ref` its page j, or again its last page if
-# it has no page j. Scratch: `m_ref` and `l_ref` of shape (4, 1), `acc_ref` of shape (4, 128). Write the kernel. The
-# last page of a sequence is rarely full. A sequence without tokens gets zeros. What does not count may be NaN. Use
-# `scores` and `weighted`.
+# Now there are several sequences, each with several pages: q is float32[B, 4, 128], `pages` is float32[N, 16, 256],
+# with one KV head, `lengths` is int32[B], and `table` is int32[B, M]. The grid is (B, M), and the index maps are given:
+# at step (b, j), `q_ref` holds the queries of sequence b, and `page_ref` holds its page j, or again its last page if it
+# has no page j. As scratch the kernel has `m_ref` and `l_ref` of shape (4, 1), and `acc_ref` of shape (4, 128). Write
+# the kernel, with `scores` and `weighted` as its matmuls. The last page of a sequence is rarely full, and rows that
+# belong to no token may hold NaN. The result for a sequence without tokens is zeros.
 
 
 # %% answer="14.4"
 def decode_kernel(lengths_ref, table_ref, q_ref, page_ref, o_ref, m_ref, l_ref, acc_ref):
-    """Online softmax over the pages of a sequence."""
+    """Compute attention over the pages of a sequence, with online softmax."""
     ### BEGIN SOLUTION
     b, j = pl.program_id(0), pl.program_id(1)
     left = lengths_ref[b] - j * PAGE
@@ -253,15 +253,16 @@ checks.check("14.4", decode)
 #
 # *Difficulty 2 of 5. 5 minutes, 2 lines.*
 #
-# A copy arrives `fixed` cycles after its start, plus the time of its bytes at full bandwidth, `rate` bytes per cycle. How
-# many pages of `page` bytes have to be in flight so that the memory is busy all the time? `in_flight(fixed, page, rate)`
-# returns that number, not rounded. Try it for fixed = 1,100 and rate = 546: a page of 64 KiB, as in the lesson, and one
-# of 4 KiB, the size of a copy if a kernel fetches the keys of one head separately.
+# A copy arrives `fixed` cycles after its start, plus the time of its bytes at full bandwidth, which is `rate` bytes per
+# cycle. How many pages of `page` bytes have to be in flight so that the memory is busy all the time? The function
+# `in_flight(fixed, page, rate)` returns that number without rounding it. Try it with fixed = 1,100 and rate = 546 for a
+# page of 64 KiB, as in the lesson, and for one of 4 KiB, the size of a copy if a kernel fetches the keys of one head
+# separately.
 
 
 # %% answer="14.5"
 def in_flight(fixed, page, rate):
-    """Return how many pages have to be on their way."""
+    """Return how many pages have to be in flight."""
     ### BEGIN SOLUTION
     latency = fixed + page / rate
     return latency * rate / page
@@ -280,17 +281,17 @@ checks.check("14.5", in_flight)
 # *Difficulty 3 of 5. 13 minutes, 12 lines.*
 #
 # `fetched(pages, lengths, table)` returns what `in_a_row` of 14.2 does, for pages of float32[N, 16, 256], but the
-# kernel copies by hand: a step of the grid (B,) fetches all pages of sequence b, from `pages_ref` in HBM into o_ref,
-# [16 M, 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies overlap,
-# and make no copy for pages that do not exist. The last page is copied whole, with the rows past its last token. Write
-# zeros past the last page of a sequence, where the table may hold any number. A sequence may have no tokens; then all
-# of its rows are zeros. `sem` is one DMA semaphore. The call is given. For 16 pages in each of two sequences the kernel
-# may take at most 9,000 cycles (predicted (compiler)); with one page at a time it would be some 40,000.
+# kernel copies by hand. Each step of the grid (B,) fetches all pages of sequence b from `pages_ref` in HBM into
+# `o_ref`, [16 M, 256], which lies in VMEM. Start all copies before you wait for the first one, so that their latencies
+# overlap, and start none for pages that do not exist. Copy the last page whole, with the rows past its last token.
+# Write zeros past the last page of a sequence, where the table may hold any number. If a sequence has no tokens, all of
+# its rows are zeros. The call is given, and `sem` is one DMA semaphore. For 16 pages in each of two sequences the
+# kernel may take at most 9,000 cycles (predicted (compiler)); with one page at a time it would take some 40,000.
 
 
 # %% answer="14.6"
 def fetch_kernel(lengths_ref, table_ref, pages_ref, o_ref, sem):
-    """Fetch the pages of a sequence, all at once."""
+    """Fetch all pages of a sequence at once."""
     ### BEGIN SOLUTION
     b = pl.program_id(0)
     count = pl.cdiv(lengths_ref[b], PAGE)
@@ -334,11 +335,11 @@ checks.check("14.6", fetched)
 # *Difficulty 3 of 5. 10 minutes, 4 lines.*
 #
 # `summed(pages, lengths, table)` adds up all rows of each sequence, float32[B, 256], with a ring of two pages.
-# `ring_kernel_broken` has three bugs: it reads another sequence's row of the table, it drops the last page, and it asks
-# for a page too early, which arrives in a slot that is still being read. Copy its body into `ring_kernel` and repair it
-# there; one of the repairs needs a change in a second place. Rows past the last token of a sequence may be NaN or inf.
-# For 16 pages in each of two sequences the kernel may take at most 25,000 cycles (predicted (compiler)); if no page
-# were on its way while one is added, it would be some 41,000.
+# `ring_kernel_broken` has three bugs: it reads another sequence's row of the table, it drops the last page, and it
+# requests a page too early, so that the page arrives in a slot that is still being read. Copy the body of this kernel
+# into `ring_kernel` and repair it there; one of the repairs needs a change in a second place. Rows past the last token
+# of a sequence may hold NaN or inf. For 16 pages in each of two sequences the kernel may take at most 25,000 cycles
+# (predicted (compiler)); if no page were in flight while one is added, it would take some 41,000.
 
 
 # %% given="14.7"
@@ -366,7 +367,7 @@ def ring_kernel_broken(lengths_ref, table_ref, pages_ref, o_ref, buffer, sem):
 
 # %% answer="14.7"
 def ring_kernel(lengths_ref, table_ref, pages_ref, o_ref, buffer, sem):
-    """Add up the rows of a sequence, with a page on its way while one is read."""
+    """Add up the rows of a sequence, with one page in flight while another is read."""
     ### BEGIN SOLUTION
     b = pl.program_id(0)
     length = lengths_ref[b]
@@ -420,10 +421,10 @@ checks.check("14.7", summed)
 #
 # *Difficulty 2 of 5. 5 minutes, 4 lines. Further.*
 #
-# A server calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have
-# room for eight sequences, and pages hold 16 tokens. In this step there are three. The first is a new prompt of 50
-# tokens. The second had 200 tokens in the cache before this step and writes its next one, and so does the third, which
-# had 207. The keys and values of the step's tokens are already in their pages. Give four plain numbers:
+# A server calls `ragged_paged_attention` once in each layer, for all sequences at once. Its arrays have room for eight
+# sequences, and pages hold 16 tokens. This step has three sequences, of which the first is a new prompt of 50 tokens.
+# The second had 200 tokens in the cache before this step and writes its next one, and so does the third, which had 207.
+# The keys and values of the step's tokens are already in their pages. Give four plain numbers that describe the call:
 #
 # - **A** the number of rows of q that belong to a token
 # - **B** `kv_lens[1]`
@@ -448,15 +449,17 @@ checks.check("14.8", call)
 #
 # *Difficulty 5 of 5. 70 minutes, 70 lines. Further.*
 #
-# `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N, heads,
-# 16, 256], with KV heads, and the result has the shape of q. Sums are kept in float32. Lengths are ragged, and may
-# be 0: such a sequence gets zeros. What belongs to no token may be NaN, and past the last page of a sequence the table
-# may hold any number. JAX may prepare lists, and only lists, outside the kernel.
+# `decode_all(q, pages, lengths, table)` is the whole kernel: q is bfloat16[B, heads, 4, 128], `pages` is bfloat16[N,
+# heads, 16, 256], where heads is the number of KV heads, and the result has the shape of q. Accumulate in float32.
+# Lengths are ragged and may be 0, and the result for a sequence without tokens is zeros. Rows that belong to no token
+# may hold NaN, and past the last page of a sequence the table may hold any number. Outside the kernel, JAX may prepare
+# lists, and nothing else.
 #
-# With 8 KV heads, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90,
-# 512, 30, 380 and 336 tokens, whose bytes alone take 15,500, and at most 18,450 for four of 512, which is 1.2 times their
-# bytes. A ring for each sequence is too slow for that: let one ring go on from sequence to sequence ("A ring that goes on").
-# `jnp.repeat` needs `total_repeat_length` if its lengths are not known when JAX traces.
+# With 8 KV heads, the kernel may take at most 23,000 cycles (predicted (compiler)) for six sequences of 700, 90, 512,
+# 30, 380 and 336 tokens, whose bytes alone take 15,500. For four sequences of 512 tokens it may take at most 18,450,
+# which is 1.2 times their bytes. A ring for each sequence is too slow for that, so let one ring go on from sequence to
+# sequence, as in "A ring that goes on". `jnp.repeat` needs `total_repeat_length` if its lengths are not known when JAX
+# traces.
 
 
 # %% answer="14.9"
@@ -467,7 +470,7 @@ BLOCK = COUNT * PAGE  # tokens
 
 
 def blocks_of(lengths, columns):
-    """Return how many blocks there are in all; of each, its sequence and its place in it."""
+    """Return how many blocks there are in all, and for each its sequence and its place in it."""
     counts = (lengths + BLOCK - 1) // BLOCK
     ends = jnp.cumsum(counts)
     n = jnp.arange(len(lengths) * -(-columns // COUNT))
@@ -548,7 +551,7 @@ def all_kernel(
 
 
 def decode_all(q, pages, lengths, table):
-    """Attention of all sequences in one step: the ring goes on from sequence to sequence."""
+    """Return the attention of all sequences, with one ring that goes on between them."""
     _, heads, group, _ = q.shape
     whole = pl.BlockSpec(q.shape, lambda i, *_: (0, 0, 0, 0))
     statistic = pltpu.VMEM((heads, group, 128), jnp.float32)
@@ -583,13 +586,14 @@ checks.check("14.9", decode_all)
 #
 # *Difficulty 4 of 5. 30 minutes, 50 lines. Further.*
 #
-# The requests to a server often begin with the same text, such as its instructions. Their pages need to be in memory
-# only once, and need to be *read* only once. `shared(q, pages, prefix, lengths, table)`: q is float32[B, 8, 128],
-# `pages` is float32[N, 16, 256], `prefix` is int32[S] with the numbers of the pages that all sequences begin with,
-# which are full. After them each sequence goes on with `lengths[b]` tokens of its own, one or more, in the pages of its
-# row of `table`; past its last page the table holds zeros. What belongs to no token may be NaN. The result is the
-# attention of each sequence's queries over the prompt and its own tokens. The fewest bytes between HBM and VMEM win.
-# Par is 300,000 bytes for four sequences that share 6 pages and have 10 further pages between them; S is at least 1.
+# The requests to a server often begin with the same text, such as its instructions. The pages of this text need to be
+# in memory only once, and need to be *read* only once. In `shared(q, pages, prefix, lengths, table)`, q is float32[B,
+# 8, 128], `pages` is float32[N, 16, 256], and `prefix` is int32[S] with the numbers of the pages that all sequences
+# begin with: one page or more, all of them full. After them each sequence goes on with `lengths[b]` tokens of its own,
+# one or more, in the pages of its row of `table`. Past its last page the table holds zeros, and rows that belong to no
+# token may hold NaN. The result is the attention of each sequence's queries over the prompt and its own tokens. The
+# fewest bytes between HBM and VMEM win, and par is 300,000 bytes for four sequences that share 6 pages and have 10
+# further pages between them.
 
 
 # %% answer="14.10"
@@ -637,7 +641,7 @@ def shared_kernel(
 
 
 def shared(q, pages, prefix, lengths, table):
-    """Attention over a prompt that all sequences share, and over their own tokens."""
+    """Return attention over a prompt that all sequences share, and over their own tokens."""
     (sequences, group, _), columns, common = q.shape, table.shape[1], len(prefix)
 
     def page_map(t, prefix_ref, lengths_ref, table_ref):

@@ -39,9 +39,9 @@ EXERCISE = Exercise(
                 proof=_kept,
                 near={
                     "2 * layers * kv_heads * head": "Count keys and values, with two bytes for each element.",
-                    "4 * kv_heads * head": "That is one layer. Every layer keeps its own keys and values.",
-                    "4 * layers * head": "That is one KV head.",
-                    "8 * layers * kv_heads * head": "An element of bfloat16 has two bytes.",
+                    "4 * kv_heads * head": "That is one layer, but every layer keeps its own keys and values.",
+                    "4 * layers * head": "That is only one KV head, and a layer has several.",
+                    "8 * layers * kv_heads * head": "You count four bytes for each element, and bfloat16 has two.",
                 },
             ),
             Formula(
@@ -52,19 +52,19 @@ EXERCISE = Exercise(
                 proof=_tokens,
                 near={
                     "bandwidth / (parameters + sequences * context * 4 * layers * kv_heads * head)": (
-                        "That is for one sequence. In the same time every sequence gets a token."
+                        "Those are the tokens of one sequence, but in the same time every sequence gets a token."
                     ),
                     "sequences * bandwidth / (parameters + context * 4 * layers * kv_heads * head)": (
-                        "Every sequence has a text of its own: what is kept is read for each of them."
+                        "Every sequence has a text of its own, so a step reads a cache for each of them."
                     ),
                     "bandwidth / (parameters + context * 4 * layers * kv_heads * head)": (
                         "The weights are read once in a step, and serve all sequences."
                     ),
                     "sequences * bandwidth / (2 * parameters + sequences * context * 4 * layers * kv_heads * head)": (
-                        "Here a weight has one byte."
+                        "You count two bytes for each weight, but here a weight has one."
                     ),
                     "(parameters + sequences * context * 4 * layers * kv_heads * head) / bandwidth": (
-                        "Those are the seconds of a step. How many tokens are written in it?"
+                        "That is the time of a step in seconds. How many tokens does it write?"
                     ),
                 },
             ),
@@ -74,14 +74,14 @@ EXERCISE = Exercise(
             for model in (LLAMA_3, LLAMA_2, GEMMA_2)
             for sequences, context, bandwidth in ((1, 2048, V5E), (8, 8192, V5E), (16, 4096, V6E))
         ),
-        why="Llama 2 keeps four times as much as Llama 3.1, which shares KV heads.",
+        why="Llama 2 keeps four times as much as Llama 3.1, whose queries share KV heads.",
     ),
     hints=(
-        "What is kept is two arrays in each layer. What shape has a token's part of one of them?",
-        "The seconds of a step are all bytes that are read, divided by the bandwidth. Which bytes are read once, and "
-        "which for each sequence?",
-        "2 * layers * kv_heads * head elements, of two bytes. A step reads parameters + sequences * context * kept "
-        "bytes, and writes a token for each sequence.",
+        "The cache has two arrays in each layer. How many elements of one of them belong to a token?",
+        "The time of a step is its bytes divided by the bandwidth. Which bytes are read once, and which for each "
+        "sequence?",
+        "A token keeps 2 * layers * kv_heads * head elements, of two bytes each. A step reads parameters + sequences * "
+        "context * kept bytes, and writes a token for each sequence.",
     ),
     points=2,
 )

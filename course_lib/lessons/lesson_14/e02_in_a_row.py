@@ -31,8 +31,8 @@ def _with_specs(specs):
         found = specs(heads, width)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Unfit(
-                f"specs({heads}, {width}) returns {type(found).__name__}, and two block specs are asked for.",
-                "return pages_spec, o_spec.",
+                f"specs({heads}, {width}) returns {type(found).__name__}, but it should return two block specs.",
+                "end with return pages_spec, o_spec.",
             )
         return pl.pallas_call(
             _copy_kernel,
@@ -69,23 +69,23 @@ EXERCISE = Exercise(
     budget=judges.Budget(hbm_bytes=of.bytes_in_a_row),
     slips=(
         judges.Slip(
-            means="page j of the pool is taken, and not the page whose number stands at [b, j] of the table",
+            means="step (b, j) takes page j of the pool, and not the page that the table names at [b, j]",
             value=_by_number,
-            next="read the number: table_ref[b, j].",
+            next="read the number of the page in table_ref[b, j].",
         ),
         judges.Slip(
             means="every sequence gets the pages of sequence 0",
             value=of.of_row_0(of.in_a_row),
-            next="row b of the table belongs to sequence b.",
+            next="read row b of the table, which belongs to sequence b.",
         ),
     ),
     hints=(
         "The table says which page comes at step (b, j). What may the map return at a step whose page does not exist, "
         "so that nothing is copied for it?",
-        "A copy is skipped when the block is that of the step before. Keep j at the last page of the sequence, which "
-        "has pl.cdiv(lengths_ref[b], PAGE) pages.",
-        "table_ref[b, jnp.minimum(j, last)], 0, 0, 0 for the pages, with last = pl.cdiv(lengths_ref[b], PAGE) - 1; "
-        "(b, 0, j, 0) for the result.",
+        "A copy is skipped if the block is the same as in the step before. So keep j at the last page of the sequence, "
+        "which has pl.cdiv(lengths_ref[b], PAGE) pages.",
+        "The map of the pages returns table_ref[b, jnp.minimum(j, last)], 0, 0, 0 with last = pl.cdiv(lengths_ref[b], "
+        "PAGE) - 1, and the map of the result returns b, 0, j, 0.",
     ),
     points=2,
 )

@@ -10,7 +10,10 @@ from course_lib.lessons.lesson_14 import pages as of
 
 
 def _cases() -> list[tuple]:
-    """Return pages with 5, 11, 16 and 1 tokens; behind them numbers, and then NaN; scores far below 0 in the last."""
+    """Return pages with 5, 11, 16 and 1 tokens, and one whose scores are far below 0.
+
+    Past the last token the first page holds finite values, and the others NaN.
+    """
     cases = []
     for seed, left in enumerate((5, 11, 16, 1)):
         pages, lengths, table = of.pool(seed, (left,), stale=jnp.nan if seed else 0.5)
@@ -63,28 +66,28 @@ EXERCISE = Exercise(
     reference=_last_page,
     slips=(
         judges.Slip(
-            means="scores behind the last token become 0, and exp(0 - m) counts",
+            means="the scores past the last token become 0, so that exp(0 - m) counts for each of them",
             value=_masked_with_0,
-            next="replace them with -inf, before the maximum.",
+            next="replace these scores with -inf, before the maximum.",
         ),
         judges.Slip(
             means="the last token that counts is left out",
             value=_without_last,
-            next="tokens 0 to left_ref[0] - 1 count: their number is < left_ref[0].",
+            next="tokens 0 to left_ref[0] - 1 count, so compare their number with < left_ref[0].",
         ),
         judges.Slip(
             means="the scores are not divided by sqrt(128)",
             value=_not_scaled,
-            next="divide them by math.sqrt(D).",
+            next="divide the scores by math.sqrt(D), before the maximum.",
         ),
     ),
     hints=(
-        "Two things are wrong with a token that does not count: its score, and its value. What does each have to "
-        "become, and before which operation?",
-        "Replace the scores with -inf before the maximum. A weight of 0 times a NaN is NaN, so replace the values "
-        "with 0.",
-        "jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left_ref[0], s, -jnp.inf), and for the values the "
-        "same along axis 0, with 0.",
+        "Two parts of a token that does not count can spoil the result: its score and its value. What does each have "
+        "to become, and before which operation?",
+        "Replace such a score with -inf before the maximum. A weight of 0 times NaN is NaN, so replace the value as "
+        "well, with 0.",
+        "Write s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left_ref[0], s, -jnp.inf), and do the "
+        "same for the values along axis 0, with 0.",
     ),
     points=2,
 )

@@ -12,9 +12,9 @@ LENGTHS = ((40, 16, 0, 25), (5, 48), (64, 33, 17), (0, 1))
 
 
 def _cases() -> list[tuple]:
-    """Return ragged lengths, full pages, none at all, and from the second on NaN where nobody's tokens are.
+    """Return ragged lengths, full pages and empty sequences, with NaN in rows without a token from the second case on.
 
-    In one the scores are far below 0. In the last those of a first page are hundreds above the others.
+    In one case the scores are far below 0. In the last, those of a first page are hundreds above the others.
     """
     cases = [
         (of.queries(seed, len(each), 4, of.D), *of.pool(seed, each, stale=np.nan if seed else 0.5))
@@ -98,52 +98,60 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=_decode,
     slips=(
-        _slip("l is not rescaled when the maximum grows", "l = l * shrink + p.sum(...).", rescaled_l=False),
-        _slip("acc is not rescaled when the maximum grows", "acc = acc * shrink + p @ v.", rescaled_acc=False),
+        _slip(
+            "l is not rescaled when the maximum grows",
+            "write l = l * shrink + p.sum(...).",
+            rescaled_l=False,
+        ),
+        _slip(
+            "acc is not rescaled when the maximum grows",
+            "write acc = acc * shrink + p @ v.",
+            rescaled_acc=False,
+        ),
         _slip("each page has a maximum of its own", "carry m from page to page, and rescale l and acc.", carried=False),
         _slip(
-            "tokens behind the last one count, with a score of 0",
+            "tokens past the last one count, with a score of 0",
             "mask the scores with -inf before the maximum.",
             masked=False,
         ),
         judges.Slip(
             means="a sequence without tokens does not get zeros",
             value=_without_zeros,
-            next="its l is 0, and 0 / 0 is NaN; and at the last step it is stored like the others.",
+            next="its l is 0, and 0 / 0 is NaN, so store zeros for it in the last step.",
         ),
         judges.Slip(
-            means="of each sequence the first page alone counts",
+            means="only the first page of each sequence counts",
             value=_first_page,
-            next="the number of a token is j * PAGE + its row in the page.",
+            next="row t of page j holds token j * PAGE + t: compare that number with the length.",
         ),
         judges.Slip(
-            means="of each sequence the last page alone counts",
+            means="only the last page of each sequence counts",
             value=_last_of_each,
             next="store the new maximum in m_ref, and add to what l_ref and acc_ref hold.",
         ),
         judges.Slip(
             means="a sequence without tokens gets what the sequence before it left in m, l and acc",
             value=_of_the_one_before,
-            next="set m, l and acc at j == 0, whether the sequence has tokens or not.",
+            next="initialize m, l and acc at j == 0, whether the sequence has tokens or not.",
         ),
         judges.Slip(
-            means="rows of the last page count that belong to no token",
+            means="rows of the last page count although they belong to no token",
             value=_stale_too,
-            next="of page j the rows below lengths_ref[b] - j * PAGE count: scores of the others become -inf.",
+            next="in page j, rows below lengths_ref[b] - j * PAGE count: replace the scores of the others with -inf.",
         ),
         judges.Slip(
             means="the scores are not divided by sqrt(128)",
             value=_not_scaled,
-            next="s = scores(q, k) / math.sqrt(D).",
+            next="write s = scores(q, k) / math.sqrt(D).",
         ),
     ),
     hints=(
-        "Begin at the first page of a sequence, add at each page that has a token, store at the last step. What tells "
-        "a step how many of its tokens count?",
-        "left = lengths_ref[b] - j * PAGE. Scores of tokens from left on become -inf, and their values 0. Rescale l "
-        "and acc by exp(m_old - m).",
-        "Add under pl.when(left > 0). At the last step o_ref[...] = jnp.where(lengths_ref[b] > 0, acc / l, 0): of a "
-        "sequence without tokens acc / l is 0 / 0.",
+        "Initialize at the first page of a sequence, add at each page that has a token, and store in the last step. "
+        "What tells a step how many of its tokens count?",
+        "In page j, left = lengths_ref[b] - j * PAGE tokens count. From row left on, scores become -inf, and values 0. "
+        "Rescale l and acc by exp(m_old - m) before you add to them.",
+        "Add under pl.when(left > 0). In the last step write o_ref[...] = jnp.where(lengths_ref[b] > 0, acc / l, 0), "
+        "because acc / l is 0 / 0 for a sequence without tokens.",
     ),
     points=3,
 )

@@ -31,7 +31,7 @@ def _overlaps(fetched):
 
 def _advice(report: compiler.Report) -> tuple[str, str]:
     return (
-        f"{report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
+        f"The core waits for copies in {report.time_split.get('DMA wait', 0):,} of its cycles.",
         "start the copies of all pages in one loop, and wait for them in a second one.",
     )
 
@@ -49,7 +49,7 @@ EXERCISE = Exercise(
         judges.Slip(
             means="every sequence gets the pages of sequence 0",
             value=of.of_row_0(of.in_a_row),
-            next="row b of the table belongs to sequence b = pl.program_id(0).",
+            next="read row b = pl.program_id(0) of the table, which belongs to sequence b.",
         ),
         judges.Slip(
             means="a last page that is not full is left out",
@@ -60,12 +60,12 @@ EXERCISE = Exercise(
     also=(_overlaps,),
     also_at=lambda: [_large()],
     hints=(
-        "One loop starts the copies, a second one waits for them. What must the rows behind the last page hold, and "
+        "One loop starts the copies, and a second one waits for them. What must the rows past the last page hold, and "
         "when do you write them?",
-        "Write zeros first, then start: a copy that is on its way must not be written over. A sequence has "
-        "pl.cdiv(lengths_ref[b], PAGE) pages.",
-        "copy(j) is pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], o_ref.at[pl.ds(j * PAGE, PAGE)], sem); all "
-        "copies count on one semaphore, so wait as often as you started.",
+        "Write the zeros before you start the copies, because a copy in flight must not be overwritten. A sequence "
+        "has pl.cdiv(lengths_ref[b], PAGE) pages.",
+        "Let copy(j) return pltpu.make_async_copy(pages_ref.at[table_ref[b, j]], o_ref.at[pl.ds(j * PAGE, PAGE)], "
+        "sem). All copies signal one semaphore, so wait as often as you started a copy.",
     ),
     points=3,
 )

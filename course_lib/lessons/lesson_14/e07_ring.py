@@ -1,4 +1,4 @@
-"""A ring of pages: to be repaired."""
+"""A ring of pages with three bugs, to be repaired."""
 
 import jax.numpy as jnp
 
@@ -13,7 +13,7 @@ MOST_CYCLES = 25_000
 def _cases() -> list[tuple]:
     """Return one, two and more pages, last pages that are full and not, and a sequence without tokens.
 
-    Behind the last token there are numbers in the first case, and NaN in the others.
+    Past the last token there are finite values in the first case, and NaN in the others.
     """
     lengths = (70, 16, 33), (100, 5), (0, 48), (17,)
     return [of.pool(seed, each, stale=jnp.nan if seed else 0.5) for seed, each in enumerate(lengths)]
@@ -50,8 +50,8 @@ def _overlaps(summed):
 
 def _advice(report: compiler.Report) -> tuple[str, str]:
     return (
-        f"{report.time_split.get('DMA wait', 0):,} of them are waiting for copies.",
-        "let page j + 1 be on its way while page j is added: start it before you wait for page j.",
+        f"The core waits for copies in {report.time_split.get('DMA wait', 0):,} of its cycles.",
+        "keep page j + 1 in flight while page j is added: start its copy before you wait for page j.",
     )
 
 
@@ -67,7 +67,7 @@ EXERCISE = Exercise(
         judges.Slip(
             means="every sequence reads row 0 of the table",
             value=of.of_row_0(_summed),
-            next="row b of the table belongs to sequence b.",
+            next="read row b of the table, which belongs to sequence b.",
         ),
         judges.Slip(
             means="a last page that is not full is left out",
@@ -75,25 +75,25 @@ EXERCISE = Exercise(
             next="round up: a sequence has pl.cdiv(length, PAGE) pages.",
         ),
         judges.Slip(
-            means="rows behind the last token are added",
+            means="rows past the last token are added to the sum",
             value=_whole_pages,
-            next="token j * PAGE + row counts if it is less than length: replace the others with 0.",
+            next="row t of page j counts if j * PAGE + t is less than length: replace the others with 0.",
         ),
         judges.Slip(
-            means="page j + 2 is there when page j is to be read",
+            means="page j + 2 is in the slot when page j should be read from it",
             value=_two_late,
-            next="ask for one page ahead: with two slots, page j + 2 goes where page j still is.",
+            next="request only one page ahead: with two slots, page j + 2 goes to the slot that still holds page j.",
         ),
     ),
     also=(_overlaps,),
     also_at=lambda: [_large()],
     hints=(
-        "Three questions: whose row of the table is read, how many pages does a sequence have, and which slot does "
-        "the page go to that is asked for in add?",
-        "Page j + 2 has the slot of page j, which is read a line later. With two slots one page can be on its way "
+        "Answer three questions: whose row of the table is read, how many pages does a sequence have, and into which "
+        "slot does add copy the page that it requests?",
+        "Page j + 2 goes to the slot of page j, which is read a line later. With two slots, one page can be in flight "
         "while another is read.",
-        "pl.cdiv(length, PAGE); table_ref[b, j]; start page 0 before the loop, and in it page j + 1 before the wait "
-        "for page j.",
+        "A sequence has pl.cdiv(length, PAGE) pages, and the table names them in table_ref[b, j]. Start page 0 before "
+        "the loop, and in the loop start page j + 1 before you wait for page j.",
     ),
     points=3,
 )

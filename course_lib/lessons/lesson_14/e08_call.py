@@ -1,4 +1,4 @@
-"""The arguments of a server's call, for a batch with a prompt in it."""
+"""The arguments of a server's call, for a batch that includes a prompt."""
 
 import numpy as np
 
@@ -26,14 +26,14 @@ PARTS = {
         tolerance=0,
         near={
             3: "A prompt has a query for each of its tokens.",
-            459: "The tokens in the cache ask nothing any more. Who asks in this step?",
-            50: "Those are the prompt's. The other two sequences have a query each.",
-            51: "There are two sequences with one query each, beside the prompt.",
-            53: "Count the sequences that write one token: two.",
-            64: "That is the room in the last page, too. Only tokens have a row.",
-            8: "That is the room for sequences. How many tokens ask in this step?",
+            459: "You count the tokens in the cache, too, but only tokens of this step have a query.",
+            50: "Those rows are the prompt's, and the other two sequences have a query each.",
+            51: "Besides the prompt, there are two sequences with one query each.",
+            53: "Besides the prompt, only two sequences have a query.",
+            64: "You count the free room in a page, too, but only tokens have a row of q.",
+            8: "That is the room for sequences, but how many tokens have a query?",
         },
-        why="50 of the prompt, and one each of the others.",
+        why="the prompt has 50 rows, and each of the others has one.",
         proof=lambda: _cu_q_lens()[-1],
     ),
     "B": Predict(
@@ -42,10 +42,10 @@ PARTS = {
         tolerance=0,
         near={
             200: "The step's own token is in its page already, and it attends to itself.",
-            1: "That is how many queries it has. How many keys do they see?",
-            251: "Lengths are not added up from sequence to sequence.",
+            1: "That is the number of its queries, but how many keys does its query see?",
+            251: "kv_lens holds the length of each sequence, without those of the sequences before it.",
         },
-        why="200 tokens in the cache, and the new one.",
+        why="it has 200 tokens in the cache, and the new one.",
         proof=lambda: _kv_lens()[1],
     ),
     "C": Predict(
@@ -53,11 +53,11 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            1: "That is the number of its queries. cu_q_lens says where they begin.",
-            50: "That is where the rows of sequence 1 begin. Sequence 2 comes after them.",
-            52: "That is where they end. cu_q_lens[2] is the first row of sequence 2.",
+            1: "That is the number of its queries, whereas cu_q_lens says where they begin.",
+            50: "The rows of sequence 1 begin there, and those of sequence 2 come after them.",
+            52: "Its rows end there, but cu_q_lens[2] is the first row of sequence 2.",
         },
-        why="sequence 2 begins after 50 and 1 rows.",
+        why="the two sequences before it have 50 rows and 1 row.",
         proof=lambda: _cu_q_lens()[2],
     ),
     "D": Predict(
@@ -65,10 +65,10 @@ PARTS = {
         unit="",
         tolerance=0,
         near={
-            12: "The last page is not full, and it has tokens. And is the new one among them?",
+            12: "A last page that is not full counts, too, and so does the new token.",
             14: "With the new token the sequence fills its last page, and needs no other.",
-            207: "Those are tokens. How many pages are they?",
-            208: "Those are tokens. How many pages are they?",
+            207: "That is a number of tokens, so how many pages do they take?",
+            208: "That is a number of tokens, so how many pages do they take?",
         },
         why="208 tokens fill thirteen pages.",
         proof=lambda: -(-_kv_lens()[2] // PAGE),
@@ -81,12 +81,13 @@ EXERCISE = Exercise(
     title="The call of a server",
     kind="several",
     defines="call",
-    asks=Several(parts=PARTS, why="a prompt and single tokens differ in how many rows of q they have."),
+    asks=Several(parts=PARTS, why="a prompt has a row of q for each of its tokens, and a single token has one."),
     hints=(
-        "Write down for each sequence how many tokens ask in this step, and how many they may see.",
-        "cu_q_lens begins with 0 and adds up the first numbers; kv_lens holds the second ones, with the step's own "
-        "tokens among them.",
-        "The rows of q are 50, 1 and 1, so cu_q_lens is 0, 50, 51, 52. kv_lens is 50, 201, 208.",
+        "Write down for each sequence how many of its tokens have a query in this step, and how many tokens it has "
+        "then.",
+        "cu_q_lens begins with 0 and adds up the first numbers. kv_lens holds the second ones, which include the "
+        "step's own tokens.",
+        "The sequences have 50, 1 and 1 rows of q, so cu_q_lens is 0, 50, 51, 52, and kv_lens is 50, 201, 208.",
     ),
     points=2,
 )

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: decoding with pages, close to the time of its bytes."""
+"""A whole kernel from an empty cell, which decodes with pages nearly as fast as it can read them."""
 
 import functools
 
@@ -22,9 +22,9 @@ def _bfloat16(seed: int, lengths: tuple[int, ...], heads: int) -> tuple:
 
 
 def _cases() -> list[tuple]:
-    """Return ragged lengths, some above a block of 256 tokens, full pages, none at all; scores far below 0.
+    """Return ragged lengths, some above a block of 256 tokens, full pages, empty sequences, and scores far below 0.
 
-    The first has more sequences than anybody's ring has slots, so that a ring which asks too early is seen.
+    The first case has more sequences than anybody's ring has slots, so that a ring which copies too early is seen.
     """
     many = (300, 16, 0, 25, *[1, 17, 32] * 5)
     cases = [
@@ -66,10 +66,10 @@ def _fast_enough(decode_all):
 def _advice(report: compiler.Report) -> tuple[str, str]:
     waits, scalar = (report.time_split.get(name, 0) for name in ("DMA wait", "scalar"))
     return (
-        f"{waits:,} are waiting for copies, {scalar:,} are scalar code.",
-        "keep enough copies in flight, at the end of a sequence too: latency x bandwidth says how many bytes."
+        f"The core waits for copies in {waits:,} cycles, and {scalar:,} are scalar code.",
+        "keep enough copies in flight, also at the end of a sequence: as many bytes as arrive in the time of a copy."
         if waits > scalar
-        else "start the copies of a whole block without a loop, and let no step run that has no tokens.",
+        else "start the copies of a whole block without a loop, and run no step that has no tokens.",
     )
 
 
@@ -85,10 +85,11 @@ EXERCISE = Exercise(
     hints=(
         "The lesson's third kernel waits at the start of each sequence. What if there were one list of all blocks of "
         "all sequences, and one ring for it?",
-        "Number the blocks through: JAX makes two lists, the sequence of block n and its place in it, by cumsum and "
-        "searchsorted. A grid of one step loops over them; q and the result lie in VMEM as a whole.",
-        "Begin m, l and acc where the place is 0, and store where no token is left after the block. Sixteen pages a "
-        "block, four slots, m and l in all lanes, and copies of a whole block without a loop are fast enough.",
+        "Number all blocks consecutively: JAX makes two lists by cumsum and searchsorted, the sequence of block n and "
+        "its place in that sequence. A grid of one step loops over the blocks, with q and the result in VMEM as a "
+        "whole.",
+        "Initialize m, l and acc where the place is 0, and store where no token is left after the block. Sixteen pages "
+        "a block, four slots, m and l in all lanes, and copies of a whole block without a loop are fast enough.",
     ),
     points=4,
 )

@@ -33,12 +33,12 @@ EXERCISE = Exercise(
     reference=_shared,
     golf=Golf(unit=BYTES, par=300_000),
     hints=(
-        "A page of the prompt meets the queries of all sequences. How many rows of queries can a step multiply by one "
-        "page?",
+        "The queries of all sequences attend to a page of the prompt. How many rows of queries can one step multiply "
+        "by it?",
         "Let the grid go through the pages of the prompt first, with all queries, and then through the pages of each "
-        "sequence, with its own. The statistics of all queries stay in scratch.",
-        "One axis of S + B * M steps; the index map names prefix[t] for t < S and a page of the table after that, and "
-        "stays at the last page of a sequence. Rows b * 8 to b * 8 + 7 of the scratch belong to sequence b.",
+        "sequence, with its own queries. Keep the statistics of all queries in scratch.",
+        "Use one axis of S + B * M steps. The index map names prefix[t] for t < S and a page of the table after that, "
+        "and stays at the last page of a sequence. Rows b * 8 to b * 8 + 7 of the scratch belong to sequence b.",
     ),
     points=4,
 )

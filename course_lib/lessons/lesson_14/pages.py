@@ -10,7 +10,7 @@ import numpy as np
 from course_lib import cost
 
 PAGE, D = 16, 128  # tokens of a page, elements of a key and of a value
-BEYOND = 7_777  # a number that no page has: what a table holds behind the last page of a sequence
+BEYOND = 7_777  # a number that no page has: what a table holds past the last page of a sequence
 
 
 def pool(
@@ -25,8 +25,8 @@ def pool(
 ):
     """Return pages [N, *shape, PAGE, 2 * D], lengths and table, pages in random order, ``spare`` of them nobody's.
 
-    What belongs to no token is ``stale``, and where that is NaN every other element is inf, because what is left of
-    an old text need not be NaN. Behind the last page of a sequence the table holds ``beyond``.
+    Rows that belong to no token hold ``stale``. Where that is NaN, every other element is inf, because what is left of
+    an old text need not be NaN. Past the last page of a sequence the table holds ``beyond``.
     """
     rng = np.random.default_rng(seed)
     counts = [-(-length // PAGE) for length in lengths]
