@@ -5,13 +5,11 @@
 # 4 for the order of a grid, lesson 7 for the tiles of a matmul, lesson 8 for masks, lesson 10 for the backward pass,
 # and lesson 12 for prefetched lists. You do not need a TPU; with one, the kernels also run on it.*
 #
-# *This lesson is a draft.*
-#
 # Many language models contain mixtures of experts: layers with several MLPs, of which a small router picks one or a few
-# for every token. In this lesson it picks one. A token costs no more than in a layer with a single MLP, although the
-# layer has many times the weights. But nobody knows before the program runs how many tokens each expert will get. Run
-# the next four cells. They draw a router's decisions for 4,096 tokens and 8 experts, one of which is popular, and
-# predict what these decisions cost.
+# for every token. In this lesson it picks one. A token then needs no more FLOPs than in a layer with a single MLP,
+# although the layer has many times the weights. But nobody knows before the program runs how many tokens each expert
+# will get. Run the next four cells. They draw a router's decisions for 4,096 tokens and 8 experts, one of which is
+# popular, and predict what these decisions cost.
 
 # %%
 # FIRST CELL
@@ -61,12 +59,12 @@ print(f"eight, with room for the largest: {padded_us(popular):5.1f} us")
 
 # %% [markdown]
 # Shapes must be known when the program is compiled, before any token has been routed. The usual way out is to reserve
-# the same room for every expert; most of the rows are then padding. The time above is the best case, with exactly as
-# much room as the most popular expert turned out to need. More room costs more time, and with less some tokens are
-# dropped, which changes the result.
+# the same room for every expert, and then most of the rows are padding. The second time above is the best case, in
+# which the room, in whole tiles, is just enough for the most popular expert. More room costs more time, and with less
+# room some tokens are dropped, which changes the result.
 #
-# A kernel can do better, because it may read the number of rows while it runs. **Write down a guess:** how long does a
-# kernel without padding take? And what keeps it from being as fast as one matrix for all rows?
+# A kernel can do better, because it can read the number of each expert's rows while it runs. **Write down a guess:**
+# how long does a kernel without padding take? And what keeps it from being as fast as one matrix for all rows?
 #
 # After this lesson you can
 # - turn the sizes of groups into a list of tiles and groups that a grid walks along,
@@ -76,11 +74,15 @@ print(f"eight, with room for the largest: {padded_us(popular):5.1f} us")
 #
 # ## Rows sorted by expert
 #
-# If the rows of each expert are contiguous, an expert's work is an ordinary matmul. So the rows are sorted by expert
-# first, and the results are put back in the order of the tokens in the end.
+# If the rows of each expert are contiguous, an expert's work is an ordinary matmul. So the rows are first sorted by
+# expert, and at the end the results are put back in the order of the tokens.
 #
-# > **mixture of experts**: a layer with several MLPs, of which each token uses one or a few.  **router**: the small
-# > layer that picks the experts of a token.  **group**: contiguous rows that are multiplied by the same matrix.
+# > **mixture of experts**: a layer with several MLPs, of which each token uses one or a few.
+# >
+# > **router**: the small layer that picks the experts of a token.
+# >
+# > **group**: contiguous rows that are multiplied by the same matrix.
+# >
 # > **grouped matmul**: multiplies the rows of each group by a matrix of its own.
 
 
@@ -98,9 +100,9 @@ print("sizes", sizes)
 print("back ", jnp.zeros_like(rows).at[order].set(rows)[:, 0])
 
 # %% [markdown]
-# The sizes say it all: the first two rows belong to expert 0, none to expert 1, the next three to expert 2, and the last
-# one to expert 3. From now on rows are sorted, and the function to compute is `jax.lax.ragged_dot(x, w, sizes)`. Our
-# reference computes it by giving each row its own copy of a matrix, which is simple, slow, and fine for small arrays.
+# The sizes say it all: the first two rows belong to expert 0, none to expert 1, the next three to expert 2, and the
+# last one to expert 3. From now on rows are sorted, and the function to compute is `jax.lax.ragged_dot(x, w, sizes)`.
+# Our reference gives each row its own copy of a matrix, which is simple, and affordable for small arrays.
 
 
 # %%
@@ -128,9 +130,9 @@ print("differs from jax.lax.ragged_dot by", off)
 # ## When groups end where tiles end
 #
 # Suppose first that every group has a multiple of 128 rows. Then each tile of 128 rows belongs to one expert, and the
-# kernel is the one of lesson 7. It only has to know which matrix each tile needs. A prefetched list holds the number of
-# that matrix for each tile, and the index map of w looks it up at grid step v (lesson 12). All of K and N is one block
-# here. A wider N would get an axis of its own, outside the one that walks along the tiles.
+# kernel is the one of lesson 7, except that it has to know which matrix each tile needs. A prefetched list holds the
+# number of that matrix for each tile, and the index map of w looks it up at grid step v (lesson 12). All of K and N is
+# one block here. For a wider N, the grid would have another axis before the one that walks along the tiles.
 
 
 # %%
@@ -204,23 +206,24 @@ for tile in (128, 256, 512):
 
 # %% [markdown]
 # A matrix is copied once for each group, however many tiles the group has, because the copy is skipped while the index
-# stays the same. But that copy is requested only one step ahead, and 2.1 MB take 2.6 us at full bandwidth. A step of
-# 512 rows is longer than that, so eight matrices take as long as one. Steps of 128 rows are shorter, and the kernel
-# waits for every new matrix. So with tiles that are large enough, eight matrices alone do not make a grouped matmul
-# slow.
+# stays the same. But the copy of the next matrix starts only one step ahead, and its 2.1 MB take 2.6 us at full
+# bandwidth. A step of 512 rows takes longer than that, so eight matrices take as long as one. Steps of 128 rows are
+# shorter, and the kernel waits for every new matrix. So if the tiles are large enough, eight matrices alone do not make
+# a grouped matmul slow.
 #
 # ## A tile with two experts
 #
-# Real groups end anywhere. Then some tiles hold rows of several experts, and have to be multiplied with the matrix of
-# each. So the grid no longer walks along tiles. It walks along visits: every tile, once for each expert that has rows
-# in it.
+# Real groups end anywhere. Then some tiles hold rows of several experts, and have to be multiplied by the matrix of
+# each. So the grid no longer walks along tiles but along visits: it comes to every tile once for each expert that has
+# rows in it.
 #
 # > **tile visit**: one grid step, which multiplies a tile by the matrix of one group that has rows in it.
 #
 # In this lesson we say *visit* for short. Lesson 4 uses the word for all consecutive steps that hold one block; here
 # those are the visits of one tile.
 #
-# **Predict:** groups of 5, 0, 11, 4 and 12 rows, tiles of 8 rows. Write the list of visits, as pairs of tile and group.
+# **Predict:** there are groups of 5, 0, 11, 4 and 12 rows, and tiles of 8 rows. Write the list of visits, as pairs of
+# tile and group.
 
 
 # %% tags=["predict"]
@@ -264,8 +267,8 @@ viz.expert_map(spread, at=(2, 1))
 # With groups of 512 rows, every border falls between two tiles, whichever tile you choose, so nothing is multiplied
 # twice. Move the borders by a few rows, and each of the seven lies inside a tile and adds one visit. With tiles of 512
 # that makes 15 visits instead of 8, so nearly twice as many rows are multiplied as there are. Tiles of 128 waste the
-# least, because at a border only one tile is multiplied twice, however large it is. Padding depends on the largest
-# group alone, visits on the number of borders.
+# least, because each border costs one more tile, whatever its size. The cost of padding depends on the largest group
+# alone, that of visits on the number of borders.
 #
 # ## Several steps write one block
 #
@@ -314,8 +317,8 @@ small = *drawn(sizes), *map(jnp.array, visits_of(sizes, 16))
 print(verdict_on(first_attempt, of_bounds, *small))
 
 # %% [markdown]
-# Each visit overwrites the whole tile, so a tile keeps the rows of its last visit, and those of the groups before are
-# wrong. A visit may write only the rows of its own group:
+# Each visit overwrites the whole tile, so in a tile with two groups only the rows of the last visit are right. A visit
+# may write only the rows of its own group:
 
 
 # %%
@@ -339,12 +342,13 @@ def masked(x, w, *lists, tile=16):
 print(verdict_on(masked, of_bounds, *small))
 
 # %% [markdown]
-# The kernel reads its output block and writes it again. That is allowed, because the visits of a tile follow one another:
-# the block stays in VMEM between them (lesson 4), and each visit finds what the one before has written. At the first
-# visit of a tile the other rows are garbage, but each row belongs to a group, so each is written before the block leaves.
+# The kernel reads its output block and writes it again. That is allowed, because the visits of a tile follow one
+# another: the block stays in VMEM between them (lesson 4), and each visit finds what the one before has written. At the
+# first visit of a tile the rows of other groups hold garbage. But every row belongs to some group, so all rows are
+# written before the block leaves.
 #
-# What if the visits of a tile did not follow one another? **Predict** the verdict if the same visits come in the order of
-# the groups' sizes, the largest group first.
+# What if the visits of a tile did not follow one another? **Predict** the verdict if the same visits come in the order
+# of the groups' sizes, the largest group first.
 
 # %% tags=["predict"]
 group = np.asarray(small[2])  # of each visit
@@ -353,20 +357,20 @@ shuffled = *small[:2], small[2][order], small[3][order], small[4]
 print(verdict_on(masked, of_bounds, *shuffled))
 
 # %% [markdown]
-# The kernel is refused. Tile 0 is visited by group 2 and, after tile 1, by group 0. In between, the block is written to
-# HBM, and nothing copies it back in. So the later visit keeps whatever its buffer holds in place of the rows of the
-# other group.
+# The kernel is refused. Tile 2 is visited by group 4 in step 0, and by group 3 only in step 5. In between, the block is
+# written to HBM, and nothing copies it back in. So in the rows of group 4 the later visit keeps whatever the buffer
+# holds, and these values overwrite the right ones in HBM.
 #
 # ## As many steps as visits?
 #
 # There is a problem left. The number of visits depends on the sizes, which are data, and a grid usually has a fixed
-# size. But the number has an upper limit: each tile has one visit, and a group that begins inside a tile adds one. So
-# there are at most `tiles + experts - 1` visits. The list gets that length, and a prefetched count says how many of
-# them are real. Those past the end repeat the last one. Then no index changes, and nothing is copied for them. (The
+# size. But that number has an upper limit: each tile has one visit, and each group that begins inside a tile adds one.
+# So there are at most `tiles + experts - 1` visits. The list gets that length, and a prefetched count says how many of
+# its entries are real. The others repeat the last visit, so no index changes and nothing is copied for them. (The
 # alternative is the dynamic grid of lesson 12.)
 #
-# **Predict:** for eight groups of 512 rows and tiles of 512 there are 8 visits and 15 steps. How long do the seven steps
-# take that have nothing to do, if the kernel does the matmul again, and how long if it skips it?
+# **Predict:** for eight groups of 512 rows and tiles of 512 there are 8 visits and 15 steps, so seven steps have
+# nothing to do. How long do these steps take if the kernel repeats the matmul, and how long if it skips it?
 
 
 # %% tags=["predict"]
@@ -405,12 +409,12 @@ print(f"{'one matrix':16} {dense:5.1f} us, for all rows")
 
 # %% [markdown]
 # The seven repeated matmuls cost 92.2 - 53.4 = 38.8 us, 5.5 us each. The kernel that skips them takes 3.1 us longer
-# than one matrix for all rows, so its seven idle steps together cost no more than about that.
+# than one matrix for all rows, so its seven idle steps cost no more than about that.
 #
 # ## What does a border cost?
 #
-# Now the sizes of the opening, and the nearly even ones. For "popular", tiles of 128, 256 and 512 rows need 39, 23 and
-# 15 visits, as the map shows. **Guess** which is the fastest.
+# Next come the sizes of the opening and the nearly even ones. For "popular", tiles of 128, 256 and 512 rows need 39, 23
+# and 15 visits, as the map shows. **Guess** which tile is the fastest.
 
 # %% tags=["predict"]
 peak_us = 2 * K * N / v5e.bf16_flops * 1e6  # of a row
@@ -427,17 +431,17 @@ for name in ("nearly even", "popular"):
         )
 
 # %% [markdown]
-# Both sizes give the same times, although in one of them an expert has more than a third of the rows: what matters is
-# the number of visits. A visit costs about 2.1, 3.4 or 6.2 us, depending on the tile. A visit of 512 rows takes longer
-# than one of 128 rows, but not four times as long, because a short visit reaches less of the MXU's peak, and leaves
-# less time for the copy of the next matrix. So there is a best tile in the middle. For groups of about 512 rows that
-# end anywhere, it has 256 rows, and the kernel still takes about one and a half times as long as one matrix for all
-# rows.
+# Both lists of sizes give the same times, although in one of them an expert has more than a third of the rows: what
+# matters is the number of visits. A visit costs about 2.1, 3.4 or 6.2 us, depending on the tile. A visit of 512 rows
+# takes longer than one of 128 rows, but not four times as long, because a short visit reaches less of the MXU's peak
+# and leaves less time for the copy of the next matrix. So the best tile lies in the middle. For groups of about 512
+# rows that end anywhere, it has 256 rows, and the kernel still takes about one and a half times as long as one matrix
+# for all rows.
 #
 # Can a border be cheaper? At a border, the tile is multiplied once for each of the two groups, and each time the rows
-# of the other one are wasted. If a tile belongs to one group, the library's kernel multiplies it as a whole. Otherwise
-# it goes through the tile in chunks of 128 rows, and skips those without rows of the group. So large tiles cost little
-# at borders.
+# of the other one are wasted. The library's kernel multiplies a tile as a whole only if all of it belongs to one group.
+# Otherwise it goes through the tile in chunks of 128 rows, and skips those without rows of the group. So even with
+# large tiles a border wastes at most one chunk.
 
 # %%
 for name in ("nearly even", "popular"):
@@ -448,17 +452,17 @@ for name in ("nearly even", "popular"):
     )
 
 # %% [markdown]
-# The library is 6 % faster for the nearly even sizes, and 13 % for those of the opening. Its tiles have 512 rows.
-# Without the chunks, they took 92 us in the table above. Still, the seven borders of the nearly even sizes cost the
-# library, too, more than a third of the time of one matrix for all.
+# The library is 6 % faster for the nearly even sizes, and 13 % for those of the opening. It uses tiles of 512 rows,
+# with which the kernel without chunks took 92 us in the table above. Still, borders are expensive: for even groups,
+# which have none inside a tile, the library's kernel takes 54 us (in *Further*), 20 us less.
 #
 # ## The gradient of the matrices
 #
 # The backward pass needs two more matmuls. The gradient of x is a grouped matmul again, with each matrix transposed.
 # Let g be the gradient of the result. Then the gradient of matrix e is x_e.T @ g_e, where x_e and g_e are the rows of
-# group e. Here the group picks the *output* block, and its visits add up in it. The visits of a group are consecutive,
-# so one accumulator in VMEM suffices. The kernel clears it at the first visit of a group and stores it at the last. It
-# sets the rows of other groups to 0 in x, so they add nothing; that suffices while g is finite.
+# group e. Here the group selects the *output* block, in which all visits of the group are added up. These visits are
+# consecutive, so one accumulator in VMEM suffices. The kernel clears it at the first visit of a group and stores it at
+# the last. In x, the kernel replaces the rows of other groups with 0, so that they add nothing as long as g is finite.
 
 
 # %%
@@ -521,17 +525,17 @@ sizes = np.array([10, 0, 22, 8, 24])
 print(verdict_on(dw_of, plain_dw, x, g, *map(jnp.array, visits_of(sizes, 16))))
 
 # %% [markdown]
-# A group without rows has no visit, so nothing writes its block of the result, and it holds garbage, as in lesson 12
-# where a row of blocks is empty. An optimizer would add this to the weights of an expert that no token has used. So for
-# this kernel such a group needs a visit, too: of any tile, because none of its rows count, and the accumulator is
-# stored as it was cleared. You will write that list in exercise 15.2.
+# A group without rows has no visit, so nothing writes its block of the result, and the block holds garbage, as in
+# lesson 12 where a row of blocks is empty. An optimizer would add this to the weights of an expert that no token has
+# used. So in this kernel such a group needs a visit, too. Any tile will do: none of its rows count, so the accumulator
+# is stored as 0. You will write that list in exercise 15.2.
 #
 # ## Two matmuls and a SiLU
 #
-# The MLP of an expert is usually gated: `silu(x @ w_gate) * (x @ w_up)`, and then a third matmul. The library's kernel
-# computes the same tile of both products in one step. So they can stay in VMEM, as in lesson 9, and only the result
-# goes to HBM. **Predict** how many bytes that saves for 4,096 rows of 1,024 results each, in bfloat16, and how much
-# time.
+# The MLP of an expert is usually gated: it computes `silu(x @ w_gate) * (x @ w_up)`, and then a third matmul. The
+# library's kernel computes the same tile of both matmuls in one step, so both tiles can stay in VMEM, as in lesson 9,
+# and only the result goes to HBM. **Predict** how many bytes that saves for 4,096 rows of 1,024 results each, in
+# bfloat16, and how much time.
 
 # %% tags=["predict"]
 between = jax.ShapeDtypeStruct((ROWS, N), jnp.bfloat16)
@@ -545,19 +549,19 @@ print(f"one kernel:                                    {fused.seconds * 1e6:5.1f
 print(f"silu(gate) * up alone moves {gated.hbm_bytes / 1e6:.1f} MB")
 
 # %% [markdown]
-# Both products would be written and read again, which are four times 8.4 MB, and x would be read twice. (The 25.2 MB
-# are those of the separate `silu(gate) * up`: two reads and a write.) The kernel saves 42 MB, and takes a quarter less
-# time.
+# Separate kernels write the results of both matmuls and read them again, which moves four times 8.4 MB, and they read x
+# twice. The one kernel saves these 42 MB, and takes a quarter less time. (The 25.2 MB above are those of `silu(gate) *
+# up` alone: two reads and a write.)
 #
 # ## The guess
 #
-# With room for the largest group, the matmul takes three times as long as one matrix for all rows. A kernel without
-# padding takes about one and a half times as long. Most of the difference, 20 of 29 us, is lost at the borders, where a
+# With room for the largest group, the matmul takes three times as long as one matrix for all rows, and a kernel without
+# padding takes about one and a half times as long. Most of its extra time, 20 of 29 us, is lost at the borders, where a
 # tile with rows of two experts is multiplied twice. (Even groups, which have no border inside a tile, take 59 us with
-# tiles of 256 rows.) There are at most seven such borders among eight experts, so they matter less the more rows an
-# expert gets. And where nearly even groups are certain, padding is the better choice: the sizes that are nearly even
-# take 62 us with room for the largest, less than any kernel here. But that room has to be known before the program
-# runs.
+# tiles of 256 rows, as *Further* shows.) There are at most seven such borders among eight experts, so they matter less
+# the more rows an expert gets. And where nearly even groups are certain, padding is the better choice: the sizes that
+# are nearly even take 62 us with room for the largest, less than any kernel here. But that room has to be known before
+# the program runs.
 #
 # ## Five questions
 #
@@ -566,16 +570,18 @@ print(f"silu(gate) * up alone moves {gated.hbm_bytes / 1e6:.1f} MB")
 # <details><summary>1. Eight experts, 1,024 rows, tiles of 128 rows. How many visits are there at most?</summary> 8
 # tiles + 8 experts - 1 = 15.</details>
 #
-# <details><summary>2. Why must the visits of a tile follow one another in the forward pass, and the visits of a group in the
-# gradient of w?</summary> Because that is the output block that stays in VMEM: a tile of the result there, the gradient
-# of a matrix here. Once it leaves, what was in it is not copied in again.</details>
+# <details><summary>2. Why must the visits of a tile follow one another in the forward pass, and the visits of a group
+# in the gradient of w?</summary> They share an output block, which stays in VMEM only while consecutive steps use it: a
+# tile of the result there, the gradient of a matrix here. Once the block leaves, what was in it is not copied in
+# again.</details>
 #
-# <details><summary>3. All tokens go to one of eight experts. What does padding compute, and what do visits compute?</summary>
-# Padding computes eight times the rows. There are no borders, so visits compute each row once.</details>
+# <details><summary>3. All tokens go to one of eight experts. What does padding compute, and what do visits
+# compute?</summary> Padding computes eight times the rows. There are no borders, so visits compute each row
+# once.</details>
 #
 # <details><summary>4. The groups get four times as many rows. What happens to the time that borders add, compared with
-# the time without borders?</summary> It falls to about a quarter, because there are as many borders as before, and a
-# border costs one visit.</details>
+# the time without borders?</summary> The ratio falls to about a quarter, because there are as many borders as before,
+# and a border costs one visit.</details>
 #
 # <details><summary>5. A kernel for dw returns NaN for expert 5, but only in some batches. Where do you look?</summary>
 # Check whether expert 5 had no rows in those batches. Then nothing visits its block, so nothing writes it.</details>
@@ -593,9 +599,9 @@ print(f"silu(gate) * up alone moves {gated.hbm_bytes / 1e6:.1f} MB")
 #
 # Below is a whole layer of four experts, with a router that learns as well. It classifies the 150 irises of lesson 10
 # by species, with `grouped_matmul` in both directions. A flower goes to the expert with the highest probability, and
-# that probability scales the result, which is how the gradient reaches the router. The second term of the loss is
+# that probability scales the result, so the gradient reaches the router through it. The second term of the loss is
 # smallest if all experts get equally many rows (from the Switch Transformer, Fedus et al. 2021). **Guess** what happens
-# to the experts without it.
+# to the experts without that term.
 
 # %% tags=["predict"]
 flowers, species = datasets.irises()
@@ -669,8 +675,8 @@ viz.plot_picture(
 #
 # ### Beside XLA's kernel
 #
-# `jax.lax.ragged_dot` computes the same, and XLA compiles it for a TPU as a kernel of its own. We cannot predict its
-# time, because the compiler's simulator stops before it reports one.
+# `jax.lax.ragged_dot` computes the same, and XLA compiles it for a TPU as a kernel of its own, a `tpu_custom_call` in
+# the HLO. We cannot predict its time, because the compiler's simulator stops before it reports one.
 
 # %%
 report = compiler.compile_tpu(
@@ -679,9 +685,9 @@ report = compiler.compile_tpu(
 print(report.notes[0] if report.seconds is None else report.seconds)
 
 # %% [markdown]
-# But its results can be compared with the library's, and so can the times of everything else: eight matmuls with the room of the
-# largest group, the lesson's kernel with tiles of 256 rows, and the library's. **Guess** for which of the five sizes padding
-# is as good as any kernel.
+# But we can compare its results with the library's, and the times of everything else: eight matmuls with the room of
+# the largest group, the lesson's kernel with tiles of 256 rows, and the library's. **Guess** for which of the five
+# sizes padding is as good as any kernel.
 
 # %% tags=["predict"]
 print(f"{'':12}{'padded':>10}{'visits':>10}{'library':>10}   ragged_dot differs by")
@@ -695,9 +701,9 @@ for name, each in spread.items():
     print(f"{name:12}" + "".join(f"{t:7.1f} us" for t in us), f"  {abs(ours - xla).max()}")
 
 # %% [markdown]
-# For groups that are even, or nearly so, padding is the fastest of the three: XLA's tiles have no borders inside. But
-# its time depends on the largest group alone. The sizes are known only when the program runs, so the room has to do for
-# the most uneven batch that ever comes, or tokens are dropped. The kernels stay between 54 and 79 us, while padding
+# For groups that are even, or nearly so, padding is the fastest of the three: no tile of XLA's matmuls has two experts.
+# But its time depends on the largest group alone. The sizes are known only when the program runs, so the room has to do
+# for the most uneven batch that ever comes, or tokens are dropped. The kernels stay between 54 and 79 us, while padding
 # takes between 50 and 359. `ragged_dot` and the library agree up to rounding.
 #
 # Tokamax 0.0.17, a library of kernels, publishes measured times for a v5e. For 8,192 rows, 8 matrices of 4,096 x 14,336
@@ -707,8 +713,8 @@ for name, each in spread.items():
 # ### Experts on several chips
 #
 # With enough experts a single chip has no room for all matrices, and each chip gets some of them. Then a token has to
-# travel to the chip of its expert and back, which is an all-to-all. Sizes become the number of rows that each chip sends
-# to each other chip, and a popular expert makes one chip the slowest of all. Lesson 16 is about kernels that talk to other
-# chips.
+# travel to the chip of its expert and back, which takes an all-to-all. The sizes then say how many rows each chip sends
+# to each other chip, and a popular expert makes one chip the slowest of all. This course has no lesson on kernels that
+# talk to other chips, but the library has some, in `course_lib.kernels.collectives`.
 #
 # <!-- next -->
