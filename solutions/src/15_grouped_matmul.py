@@ -31,14 +31,14 @@ def dot(x, w):
 #
 # *Difficulty 1 of 5. 5 minutes, 3 lines.*
 #
-# `worst(rows, experts, tile)` returns two numbers for rows that are sorted by expert: how many visits there are at
-# most, and the rows that the kernel multiplies in that case, divided by `rows`. `rows` is a multiple of `tile`, and
+# `worst(rows, experts, tile)` returns two numbers for rows that are sorted by expert: the largest possible number of
+# visits, and the rows that the kernel multiplies in that case, divided by `rows`. `rows` is a multiple of `tile`, and
 # there are at most `tile` experts. Try it for 4,096 rows and tiles of 256, with 8 experts and with 64.
 
 
 # %% answer="15.1"
 def worst(rows, experts, tile):
-    """Return the most visits, and the factor by which the rows grow then."""
+    """Return the largest number of visits, and the factor by which the rows grow then."""
     ### BEGIN SOLUTION
     visits = rows // tile + experts - 1
     return visits, visits * tile / rows
@@ -56,20 +56,20 @@ checks.check("15.1", worst)
 #
 # *Difficulty 3 of 5. 25 minutes, 12 lines. Fast track.*
 #
-# The lesson made its lists with a loop in Python. Inside `jax.jit` the sizes are not known, so JAX has to make them,
-# and their lengths must not depend on the sizes. `visits(sizes, rows, tile)` gets sizes, int32[E], that add up to
-# `rows`, a multiple of `tile`. `visits` is called inside `jax.jit`: sizes is traced, and `rows` and `tile` are plain
-# numbers. It returns four arrays of int32, `group, tiles, bounds, count`:
+# The lesson made its lists with a loop in Python. Inside `jax.jit` the sizes are not known, so JAX has to make the
+# lists, and their lengths must not depend on the sizes. `visits(sizes, rows, tile)` is called inside `jax.jit`: sizes,
+# int32[E], is traced, while `rows` and `tile` are plain numbers. The sizes add up to `rows`, which is a multiple of
+# `tile`. The function returns four arrays of int32, which are `group, tiles, bounds, count`:
 #
 # - `bounds`, [E + 1]: group e has the rows from bounds[e] up to, but not including, bounds[e + 1]
 # - `count`, [1]: how many visits there are
 # - `group` and `tiles`, [rows // tile + E - 1]: the group and the tile of each visit, in the order of the groups and,
 #   within a group, of the tiles; past the end both repeat the last visit
 #
-# A group without rows gets one visit, of the tile in which it would begin. If it would begin behind the last row, it
-# gets the last tile. (The length suffices even so, because such a group adds no other visit.) Write it in five small
-# steps, and look at each: bounds; the first tile of each group; how many visits each group has; the group of each
-# visit; and its tile.
+# A group without rows gets one visit, of the tile in which it would begin. If it would begin past the last row, it gets
+# the last tile. (The length suffices even so, because such a group adds no other visit.) Write the function in five
+# small steps, and look at the result of each: bounds; the first tile of each group; how many visits each group has; the
+# group of each visit; and its tile.
 
 
 # %% answer="15.2"
@@ -101,11 +101,12 @@ checks.check("15.2", visits)
 #
 # *Difficulty 3 of 5. 15 minutes, 10 lines. Fast track.*
 #
-# Write the kernel of the grouped matmul in tiles of 16 rows; the call is given. All arrays are float32. The four lists
-# are like those of 15.2, with two differences. Empty groups have no visit. And rows past the last expert's form one
-# more group, nobody's, with the number E, so `bounds` has E + 2 entries. For nobody's visits `w_ref` holds the last
-# matrix: do not use its product. E is `bounds_ref.shape[0] - 2`. Nobody's rows of x may be NaN, and their rows of the
-# result must be 0. A visit that does not count must change nothing.
+# Write the kernel of the grouped matmul in tiles of 16 rows; the call is given, and all arrays are float32. The four
+# lists are like those of 15.2, with two differences. The first is that empty groups have no visit. The second is that
+# rows past those of the last expert make up one more group, which is nobody's and has the number E. So `bounds` has E +
+# 2 entries, and E is `bounds_ref.shape[0] - 2`. For nobody's visits `w_ref` holds the last matrix, but do not use the
+# result of that matmul: nobody's rows of x may hold NaN, and their rows of the result must be 0. A visit that does not
+# count must change nothing.
 
 
 # %% answer="15.3"
@@ -168,10 +169,10 @@ checks.check("15.3", grouped)
 #
 # dw[e] is x_e.T @ g_e, where x_e and g_e are the rows of group e: x is float32[T, K], g is float32[T, N], and the
 # result is float32[E, K, N]. The lists are made as in 15.2, so a group without rows has one visit; its gradient is 0.
-# But the sizes may add up to less than T, and rows past the last group may be NaN in x and in g. Write the kernel with
-# `summed(x, g)`, which returns x.T @ g in float32; acc_ref is scratch of the shape of a result's block. The lesson's
-# `last` was the last step; here only the visits before `count_ref[0]` count. A visit that does not count must change
-# nothing.
+# But the sizes may add up to less than T, and rows past the last group may hold NaN in x and in g. Write the kernel
+# with `summed(x, g)`, which returns x.T @ g in float32; `acc_ref` is scratch with the shape of a result's block. The
+# lesson's `last` was the last step, but here only the visits before `count_ref[0]` count. A visit that does not count
+# must change nothing.
 
 
 # %% answer="15.4"
@@ -235,8 +236,8 @@ checks.check("15.4", dw)
 #
 # *Difficulty 2 of 5. 6 minutes, 3 lines.*
 #
-# `relu_of` is the call of 15.3 with another kernel: a grouped matmul with a ReLU. All rows belong to a group. Three lines of
-# the kernel are wrong: find and fix them.
+# `relu_of` is the call of 15.3 with another kernel, a grouped matmul with a ReLU, and all rows belong to a group. Three
+# lines of `relu_kernel_broken` are wrong: write the kernel once more, with these lines repaired.
 
 
 # %% given="15.5"
@@ -254,7 +255,7 @@ def relu_kernel_broken(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref,
 
 # %% answer="15.5"
 def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
-    """Multiply the rows of a tile that belong to one group, and keep what is above 0."""
+    """Multiply the rows of a tile that belong to one group, and apply a ReLU."""
     ### BEGIN SOLUTION
     v = pl.program_id(0)
     e = group_ref[v]
@@ -286,15 +287,15 @@ checks.check("15.5", relu_of)
 # *Difficulty 3 of 5. 14 minutes, 7 lines.*
 #
 # In many models the router picks two or more experts for a token, and the layer adds up their results, weighted by the
-# router's shares. `two_experts(x, w, expert, share)`: x is float32[T, K], w is float32[E, K, N], `expert` is int32[T,
-# 2] with two different experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T, N], is
-# `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Compute all products in one call of
-# `library.grouped_matmul(rows, w, sizes)`, whose rows have to be sorted by expert; the rest is plain JAX.
+# router's shares. In `two_experts(x, w, expert, share)`, x is float32[T, K], w is float32[E, K, N], `expert` is
+# int32[T, 2] with two different experts for each token, and `share` is float32[T, 2]. Row t of the result, float32[T,
+# N], is `share[t, 0] * x[t] @ w[expert[t, 0]] + share[t, 1] * x[t] @ w[expert[t, 1]]`. Compute all matmuls in one call
+# of `library.grouped_matmul(rows, w, sizes)`, whose rows have to be sorted by expert; the rest is plain JAX.
 
 
 # %% answer="15.6"
 def two_experts(x, w, expert, share):
-    """Return what both experts of each token return, weighted by its shares."""
+    """Return the sum of what both experts of each token return, weighted by its shares."""
     ### BEGIN SOLUTION
     order = jnp.argsort(expert.reshape(-1))  # of 2 * T rows, two for each token
     sizes = jnp.bincount(expert.reshape(-1), length=len(w))
@@ -315,16 +316,16 @@ checks.check("15.6", two_experts)
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #
-# Write the kernel of a gated layer, `silu(x @ gate[e]) * (x @ up[e])` for the rows of each group e, where silu(z) is z
-# * sigmoid(z); the call is given. All arrays are float32. The lists are those of 15.2 without visits for empty groups,
-# and every row belongs to a group.
+# Write the kernel of a gated layer, which computes `silu(x @ gate[e]) * (x @ up[e])` for the rows of each group e, where
+# `silu(z)` is `z * sigmoid(z)`. The call is given, and all arrays are float32. The lists are those of 15.2 without
+# visits for empty groups, and every row belongs to a group.
 
 
 # %% answer="15.7"
 def gated_kernel(
     group_ref, tile_ref, bounds_ref, count_ref, x_ref, gate_ref, up_ref, o_ref
 ):
-    """Compute the rows of a tile that belong to one group."""
+    """Compute the gated rows of a tile that belong to one group."""
     ### BEGIN SOLUTION
     v = pl.program_id(0)
     e = group_ref[v]
@@ -367,15 +368,15 @@ checks.check("15.7", gated)
 # *Difficulty 5 of 5. 75 minutes, 55 lines. Further.*
 #
 # `ragged_matmul(x, w, sizes)` is the whole kernel: x is bfloat16[T, K], w is bfloat16[E, K, N], and `sizes` is
-# int32[E]. Sums are kept in float32. T is a multiple of 128, and may be smaller than your tile, or no multiple of it.
-# The sizes add up to T or less. Rows past the last group may be NaN, and their rows of the result are 0. The library
-# may not be called. Outside the kernel, JAX may compute lists of integers, and nothing else: x and w enter it as they
-# are. K and N are multiples of 128.
+# int32[E]. Accumulate in float32, and do not call the library. T is a multiple of 128, but it may be smaller than your
+# tile, or no multiple of it. K and N are multiples of 128, too. The sizes add up to T or less; rows past the last group
+# may hold NaN, and their rows of the result are 0. Outside the kernel, JAX may compute lists of integers, and nothing
+# else: x and w enter it as they are.
 #
 # For 4,096 rows and 8 matrices of 1,024 x 1,024, the kernel may take at most 112,000 cycles (predicted (compiler)) with
 # the sizes of the lesson's opening (287, 1685, 394, 350, 318, 330, 381 and 351), and at most 117,000 with the nearly
 # even ones. The lesson's kernel with tiles of 256 rows takes about 119,000 in both cases, and one matrix for all rows
-# 75,000. `vmem_limit_bytes` may be 100 << 20.
+# 75,000. If large tiles need more VMEM, set `vmem_limit_bytes` to 100 << 20.
 
 
 # %% answer="15.8"
@@ -475,9 +476,9 @@ checks.check("15.8", ragged_matmul)
 #
 # *Difficulty 4 of 5. 35 minutes, 35 lines. Further.*
 #
-# `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. Scored are the nearly even groups
-# of 500, 530, 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)). The library's kernel
-# takes 111,280, and our answer to 15.8, which goes through chunks of 128 rows, 110,465.
+# `faster_matmul(x, w, sizes)` computes the same as 15.8, and the fewest cycles win. The score is that of the nearly
+# even groups, which have 500, 530, 490, 520, 515, 505, 525 and 511 rows. Par is 109,000 cycles (predicted (compiler)).
+# The library's kernel takes 111,280, and our answer to 15.8, which goes through chunks of 128 rows, 110,465.
 
 
 # %% answer="15.9"

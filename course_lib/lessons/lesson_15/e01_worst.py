@@ -27,10 +27,10 @@ EXERCISE = Exercise(
                 formula="rows / tile + experts - 1",
                 proof=_most,
                 near={
-                    "rows / tile + experts": "The first group begins where the first tile begins. Does it add a visit?",
-                    "rows / tile": "That is one for each tile. Some tiles are shared.",
-                    "rows / tile * experts": "That is every tile with every expert. Rows are sorted by expert.",
-                    "rows / tile + 2 * experts - 2": "A border lies inside one tile. How many visits does it add?",
+                    "rows / tile + experts": "Does a group that begins where a tile begins add a visit?",
+                    "rows / tile": "That is one visit for each tile, but some tiles hold rows of several groups.",
+                    "rows / tile * experts": "That is every tile with every expert, but the rows are sorted by expert.",
+                    "rows / tile + 2 * experts - 2": "A border lies inside one tile, so how many visits does it add?",
                 },
             ),
             Formula(
@@ -39,10 +39,10 @@ EXERCISE = Exercise(
                 formula="(rows + (experts - 1) * tile) / rows",
                 proof=lambda rows, experts, tile: _most(rows, experts, tile) * tile / rows,
                 near={
-                    "(rows + experts * tile) / rows": "The first group begins where the first tile begins.",
-                    "rows + (experts - 1) * tile": "That is the rows that are multiplied. Divide by the rows.",
-                    "(experts - 1) * tile / rows": "That is only what is wasted. The rows themselves count, too.",
-                    "rows / (rows + (experts - 1) * tile)": "That is the share that is of use. Take its inverse.",
+                    "(rows + experts * tile) / rows": "A group that begins where a tile begins adds no visit.",
+                    "rows + (experts - 1) * tile": "Those are the rows that are multiplied, not yet divided by rows.",
+                    "(experts - 1) * tile / rows": "That is only what is wasted, but the rows themselves count, too.",
+                    "rows / (rows + (experts - 1) * tile)": "That is the share of useful rows, so take its inverse.",
                 },
             ),
         ),
@@ -52,7 +52,7 @@ EXERCISE = Exercise(
     hints=(
         "Begin with one group: each tile has one visit. What happens to the number when a group is cut in two?",
         "Each group after the first adds at most one visit, of the tile in which it begins.",
-        "rows / tile + experts - 1 visits, of tile rows each.",
+        "There are rows / tile + experts - 1 visits, and each multiplies tile rows.",
     ),
     points=1,
 )

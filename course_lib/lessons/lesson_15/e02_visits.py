@@ -12,20 +12,20 @@ from course_lib.lessons.lesson_15 import groups as of
 
 _NAMES = ("group", "tiles", "bounds", "count")
 _FORM = {
-    "group": "there is room for rows // tile + E - 1 visits, however many there are: jnp.repeat takes "
+    "group": "give the list room for rows // tile + E - 1 visits, however many there are: jnp.repeat takes "
     "total_repeat_length.",
-    "tiles": "there is room for rows // tile + E - 1 visits, however many there are.",
+    "tiles": "give the list room for rows // tile + E - 1 visits, however many there are.",
     "bounds": "bounds begins with 0 and ends with the sum of all sizes: jnp.concatenate([jnp.zeros(1, jnp.int32), "
     "ends]).",
-    "count": "count is a list of one number: count[None].",
+    "count": "make count an array with one element: count[None].",
 }
 _NEXT = {
     "bounds": "bounds[e] is the sum of the sizes before e, so bounds has one more entry than sizes.",
-    "count": "a group from start to end has the tiles start // tile to (end - 1) // tile; a group without rows has one "
-    "visit; count is the sum over all groups.",
-    "group": "repeat the number of each group as often as it has visits; past the end repeat the last visit.",
-    "tiles": "the first tile of the group, and one more for each visit of the group before this one; past the end "
-    "repeat the last visit. A group without rows that begins behind the last row visits the last tile.",
+    "count": "a group from start to end has the tiles start // tile to (end - 1) // tile, and a group without rows has "
+    "one visit. Add up the visits of all groups.",
+    "group": "repeat the number of each group as often as it has visits, and past the end repeat the last visit.",
+    "tiles": "take the first tile of the group, and one more for each visit of the group before this one. Past the "
+    "end, repeat the last visit. A group without rows that begins past the last row visits the last tile.",
 }
 
 
@@ -110,14 +110,17 @@ def _demand_form(found, rows: int, tile: int, experts: int) -> None:
     most = rows // tile + experts - 1
     if not isinstance(found, tuple | list) or len(found) != 4:
         raise Unfit(
-            f"visits returns {described(found)}, and four arrays are asked for.", "return group, tiles, bounds, count."
+            f"visits returns {described(found)}, but it should return four arrays.",
+            "end with return group, tiles, bounds, count.",
         )
     for name, each, size in zip(_NAMES, found, (most, most, experts + 1, 1), strict=True):
         if getattr(each, "shape", None) != (size,) or each.dtype != jnp.int32:
             raise Unfit(
-                f"For {rows} rows in tiles of {tile} and {experts} groups, {name} must be int32[{size}], and it is "
+                f"For {rows} rows in tiles of {tile} and {experts} groups, {name} must be int32[{size}], but it is "
                 f"{described(each)}.",
-                _FORM[name] if getattr(each, "shape", None) != (size,) else ".astype(jnp.int32) at the end.",
+                _FORM[name]
+                if getattr(each, "shape", None) != (size,)
+                else "convert it with .astype(jnp.int32) at the end.",
             )
 
 
@@ -131,11 +134,13 @@ EXERCISE = Exercise(
     reference=_grouped,
     arithmetic_around=True,
     hints=(
-        "Do the five steps one after another, and print each for sizes [5, 0, 11, 4, 12] and tiles of 8.",
-        "first = starts // tile; a group with rows has (ends - 1) // tile - first + 1 visits, one without has 1. "
-        "jnp.repeat(..., total_repeat_length=most) makes the list, and cumsum the number of each group's first visit.",
-        "v = jnp.minimum(jnp.arange(most), count - 1); group = group[v]; tiles = first[group] + v - before[group], "
-        "with first = jnp.minimum(starts // tile, rows // tile - 1) and before = jnp.cumsum(met) - met.",
+        "Do the five steps one after another, and print each result for sizes [5, 0, 11, 4, 12] and tiles of 8.",
+        "With first = starts // tile, a group with rows has (ends - 1) // tile - first + 1 visits, and one without "
+        "rows has 1. jnp.repeat(..., total_repeat_length=most) makes the list of groups, and cumsum gives the number "
+        "of each group's first visit.",
+        "Let met be the visits of each group, and v = jnp.minimum(jnp.arange(most), count - 1). Then group is "
+        "group[v], and tiles is first[group] + v - before[group], with first = jnp.minimum(starts // tile, rows // "
+        "tile - 1) and before = jnp.cumsum(met) - met.",
     ),
     points=3,
 )

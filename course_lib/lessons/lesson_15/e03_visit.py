@@ -11,7 +11,7 @@ SIZES = ((10, 0, 22, 8, 20), (16, 32, 16), (0, 3, 0, 40), (64,), (5, 6, 1, 2))
 
 
 def _cases() -> list[tuple]:
-    """Return groups that end inside tiles and at their ends, or are empty; nobody's rows are NaN from the second on."""
+    """Return groups that end inside tiles and at their ends, or are empty; nobody's rows are NaN from case 1 on."""
     cases = []
     for seed, sizes in enumerate(SIZES):
         x, w = of.values(seed, ROWS, 128), of.values(9 + seed, len(sizes), 128, 256 if seed == 1 else 128)
@@ -61,32 +61,32 @@ EXERCISE = Exercise(
     reference=_grouped,
     slips=(
         judges.Slip(
-            means="each visit writes the whole tile, and the last one is left",
+            means="each visit writes the whole tile, so only the rows of the last visit are right",
             value=_last_visit,
             next="keep the rows of other groups: jnp.where(mine, o, o_ref[...]).",
         ),
         judges.Slip(
-            means="the first row of a tile is taken for row v * TILE, v being the number of the visit",
+            means="the first row of a tile is taken for row v * TILE, where v is the number of the visit",
             value=_from_visits,
             next="visit v has tile tile_ref[v], whose first row is tile_ref[v] * TILE.",
         ),
         judges.Slip(
-            means="nobody's visit clears the whole tile, the rows of the last expert too",
+            means="nobody's visit clears the whole tile, and with it rows of the last expert",
             value=_nobody_clears_all,
-            next="clear nobody's rows only: keep o_ref where the row is not nobody's.",
+            next="clear only nobody's rows, and keep what o_ref holds in all others.",
         ),
         judges.Slip(
             means="the rows that belong to nobody are multiplied by the last matrix",
             value=_nobody_multiplied,
-            next="where group_ref[v] is the number of the experts, the result is 0.",
+            next="write 0 to the rows of the visit if group_ref[v] is the number of experts.",
         ),
     ),
     hints=(
-        "Which rows of the array does tile_ref[v] hold, and which of them are the group's?",
-        "row = tile_ref[v] * TILE + the row in the tile. A row belongs to group e from bounds_ref[e] up to, but not "
-        "including, bounds_ref[e + 1]. Keep what o_ref has in all other rows.",
-        "Write jnp.where(mine, jnp.where(e == nobody, 0, o), o_ref[...]), with nobody = bounds_ref.shape[0] - 2: the "
-        "number of the matrices.",
+        "Which rows of the array does the tile of visit v hold, and which of them are the group's?",
+        "A row of the tile has the number tile_ref[v] * TILE + its row in the tile. It belongs to group e from "
+        "bounds_ref[e] up to, but not including, bounds_ref[e + 1]. Keep what o_ref has in all other rows.",
+        "Write jnp.where(mine, jnp.where(e == nobody, 0, o), o_ref[...]), where nobody = bounds_ref.shape[0] - 2 is "
+        "the number of matrices.",
     ),
     points=3,
 )

@@ -72,19 +72,19 @@ EXERCISE = Exercise(
     reference=_gradient,
     slips=(
         judges.Slip(
-            means="the sum of one group goes on in the next",
+            means="the sum of one group goes on in the next group",
             value=_running,
-            next="clear the accumulator where the group differs from that of the visit before.",
+            next="clear the accumulator if the group differs from that of the previous visit.",
         ),
         judges.Slip(
-            means="all rows of a tile count, whosever they are",
+            means="all rows of a tile count, also those of other groups",
             value=_whole_tiles,
             next="replace the rows of other groups with 0 in x and g: bounds_ref[e] <= row < bounds_ref[e + 1].",
         ),
         judges.Slip(
             means="the first row of the next group counts, too",
             value=_one_row_more,
-            next="a group ends before bounds_ref[e + 1]: row < bounds_ref[e + 1].",
+            next="a group ends before bounds_ref[e + 1], so demand row < bounds_ref[e + 1].",
         ),
         judges.Slip(
             means="steps past the end add the last visit once more",
@@ -93,11 +93,11 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Which of the refs stays in VMEM while the visits of a group go by? When is its sum complete?",
+        "Which of the refs stays in VMEM during the visits of a group, and when is its sum complete?",
         "0 * NaN is NaN, so rows of other groups have to be replaced with 0 in both x and g, before the matmul.",
-        "Clear acc_ref at the first visit of a group, and store it at the last: compare group_ref[v] with its "
-        "neighbors. Behind the last visit the list repeats its group, so there is no change at v == count_ref[0] - 1: "
-        "store there as well. Steps from count_ref[0] on must add nothing.",
+        "Clear acc_ref at the first visit of a group and store it at the last, which you find if you compare "
+        "group_ref[v] with its neighbors. Past the last visit the list repeats its group, so the group does not change "
+        "after v == count_ref[0] - 1: store there as well. Steps from count_ref[0] on must add nothing.",
     ),
     points=3,
 )

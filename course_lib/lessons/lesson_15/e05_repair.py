@@ -1,4 +1,4 @@
-"""A kernel of visits with three mistakes: to be repaired."""
+"""A kernel of visits with three mistakes, to be repaired."""
 
 import jax.numpy as jnp
 
@@ -47,23 +47,28 @@ EXERCISE = Exercise(
     reference=_grouped,
     slips=(
         judges.Slip(
-            means="the first row of a tile is taken for row v * TILE, v being the number of the visit",
+            means="the first row of a tile is taken for row v * TILE, where v is the number of the visit",
             value=_from_visits,
             next="visit v has tile tile_ref[v], whose first row is tile_ref[v] * TILE.",
         ),
-        judges.Slip(means="the ReLU is gone", value=_no_relu, next="o = jnp.maximum(dot(...), 0), as it was."),
         judges.Slip(
-            means="what is below 0 is kept, and what is above is dropped",
+            means="the ReLU of the kernel above is missing",
+            value=_no_relu,
+            next="leave o = jnp.maximum(dot(...), 0) as it was.",
+        ),
+        judges.Slip(
+            means="values below 0 are kept, and values above 0 are dropped",
             value=_below_zero,
-            next="a ReLU keeps what is above 0: jnp.maximum(..., 0).",
+            next="a ReLU keeps the values above 0, by jnp.maximum(..., 0).",
         ),
     ),
     hints=(
-        "Take sizes 10 and 22 and tiles of 16 rows. Which rows does the first visit write, and which should it write? "
-        "And the third?",
-        "Three questions: what is the number of the first row of a tile, where does a group begin, and what must stay "
-        "in the rows of the other groups?",
-        "Add tile_ref[v] * TILE to row; row >= bounds_ref[e]; and keep o_ref[...] where mine is False.",
+        "Take sizes 10 and 22 and tiles of 16 rows. Which rows do the first and the third visit write, and which "
+        "should they write?",
+        "Answer three questions: what is the number of the first row of a tile, where does a group begin, and what "
+        "must stay in the rows of the other groups?",
+        "Add tile_ref[v] * TILE to row, let mine begin with row >= bounds_ref[e], and keep o_ref[...] where mine is "
+        "False.",
     ),
     points=2,
 )

@@ -25,7 +25,7 @@ def _cases() -> list[tuple]:
 
 
 def _of_each(x, w, expert):
-    """Return the product of each token with the matrices of both its experts, [T, 2, N]."""
+    """Return each token multiplied by the matrices of both its experts, [T, 2, N]."""
     chosen = expert[:, :, None] == jnp.arange(len(w))
     return jnp.einsum("tje,tk,ekn->tjn", chosen.astype(jnp.float32), x, w, precision="highest")
 
@@ -117,7 +117,7 @@ def _one_call(two_experts) -> tuple[str, str] | None:
         return None
     rows = " and ".join(str(call.invars[0].aval.shape[0]) for call in calls) or "no"
     return (
-        f"It calls the library {len(calls)} times, with {rows} rows; one call with all {2 * len(x)} rows is asked for.",
+        f"It calls the library {len(calls)} times, with {rows} rows, but should call it once, with all {2 * len(x)}.",
         "sort both rows of every token together: order = jnp.argsort(expert.reshape(-1)).",
     )
 
@@ -137,9 +137,9 @@ EXERCISE = Exercise(
     slips=(
         judges.Slip(means="the results are left in the order of the experts", value=_not_back, next=_BACK),
         judges.Slip(means="the results are left in the order of the experts", value=_not_back_shares_alone, next=_BACK),
-        judges.Slip(means="the results are sorted a second time, not put back", value=_back_by_order, next=_BACK),
+        judges.Slip(means="the results are sorted a second time, and not put back", value=_back_by_order, next=_BACK),
         judges.Slip(
-            means="a share meets the row of another token",
+            means="a share is multiplied by the row of another token",
             value=_shares_sorted,
             next="multiply after the results are back in the order of the tokens, or sort the shares like the rows.",
         ),
@@ -149,9 +149,9 @@ EXERCISE = Exercise(
             next="once the results are back in the order of the tokens, take share as it is.",
         ),
         judges.Slip(
-            means="each expert gets the share of the other",
+            means="each expert's result is multiplied by the share of the other",
             value=_shares_exchanged,
-            next="share[t, j] belongs to expert[t, j].",
+            next="share[t, j] is the share of expert[t, j], so keep their order.",
         ),
         judges.Slip(
             means="x[order % T] takes the rows of other tokens",
@@ -171,18 +171,18 @@ EXERCISE = Exercise(
             next=_ADD,
         ),
         judges.Slip(
-            means="the shares do not count",
+            means="the results are added without being multiplied by the shares",
             value=_as_one,
             next="multiply the result of each expert by the token's share for it before you add.",
         ),
     ),
     hints=(
-        "Think of 2 * T rows: each token twice in a row, once for each of its experts. From then on every row has one "
-        "expert.",
+        "Think of 2 * T rows, in which each token stands twice in succession, once for each of its experts. Then every "
+        "row has one expert.",
         "order = jnp.argsort(expert.reshape(-1)) sorts the 2 * T rows, and row i of the sorted ones belongs to token "
         "order[i] // 2. jnp.bincount with length= counts the rows of each expert.",
-        "o = library.grouped_matmul(x[order // 2], w, sizes); zeros of o's shape, .at[order].set(o), reshape to "
-        "(T, 2, N), times share[:, :, None], sum over axis 1.",
+        "With o = library.grouped_matmul(x[order // 2], w, sizes), put the rows back by "
+        "jnp.zeros_like(o).at[order].set(o), reshape to (T, 2, N), multiply by share[:, :, None], and sum over axis 1.",
     ),
     points=3,
 )

@@ -75,39 +75,45 @@ EXERCISE = Exercise(
             next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
         ),
         judges.Slip(
-            means="sigmoid stands where SiLU should be",
+            means="sigmoid is applied to the gate, and not SiLU",
             value=_instead(jax.nn.sigmoid),
-            next="silu(z) = z * sigmoid(z): jax.nn.silu does both.",
+            next="silu(z) is z * sigmoid(z), which jax.nn.silu computes.",
         ),
         *(
-            judges.Slip(means=f"{name} stands where SiLU should be", value=_instead(fn), next="use jax.nn.silu.")
+            judges.Slip(
+                means=f"{name} is applied to the gate, and not SiLU",
+                value=_instead(fn),
+                next="use jax.nn.silu, which is z * sigmoid(z).",
+            )
             for name, fn in (("GELU", jax.nn.gelu), ("ReLU", jax.nn.relu), ("tanh", jax.numpy.tanh))
         ),
         judges.Slip(
-            means="there is no SiLU", value=_instead(lambda z: z), next="write jax.nn.silu(dot(x, gate)) * dot(x, up)."
+            means="the SiLU is missing, so both matmuls count as they are",
+            value=_instead(lambda z: z),
+            next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
         ),
         judges.Slip(
-            means="the gate's matrix is used for both products",
+            means="the gate's matrix is used for both matmuls",
             value=_gate_twice,
-            next="the second product is dot(x_ref[...], up_ref[...]).",
+            next="the second matmul is dot(x_ref[...], up_ref[...]).",
         ),
         judges.Slip(
-            means="the two products are added, and should be multiplied",
+            means="the results of both matmuls are added, and should be multiplied",
             value=_plus,
             next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
         ),
         judges.Slip(
-            means="the SiLU is applied to the product of both",
+            means="the SiLU is applied after both results are multiplied",
             value=_of_all,
-            next="apply it to dot(x, gate) alone, and multiply then.",
+            next="apply it to dot(x, gate) alone, before you multiply.",
         ),
     ),
     hints=(
-        "What is different from 15.3? Only the values that the group's rows get.",
-        "The row gets jax.nn.silu of one product, times the other product. jax.nn.silu(z) is z * sigmoid(z), "
-        "without the overflow that z * exp(z) / (1 + exp(z)) has for large z.",
-        "o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], up_ref[...]); then jnp.where(mine, o, "
-        "o_ref[...]), under pl.when(v < count_ref[0]).",
+        "Compared with 15.3, the kernel only writes other values to the group's rows.",
+        "A row gets jax.nn.silu of the gate's matmul, multiplied by the other matmul. jax.nn.silu(z) is z * "
+        "sigmoid(z), without the overflow that z * exp(z) / (1 + exp(z)) has for large z.",
+        "Under pl.when(v < count_ref[0]), compute o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], "
+        "up_ref[...]), and store jnp.where(mine, o, o_ref[...]).",
     ),
     points=2,
 )

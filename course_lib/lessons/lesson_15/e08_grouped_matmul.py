@@ -42,7 +42,7 @@ def reference(x, w, sizes):
 
 
 def _garbage_kept(x, w, sizes):
-    """Return it where the rows of nobody get the product with the last matrix."""
+    """Return it where the rows of nobody are multiplied by the last matrix."""
     there = jnp.arange(len(x))[:, None] < jnp.sum(sizes)
     last = jnp.dot(x, w[-1], preferred_element_type=jnp.float32).astype(x.dtype)
     return jnp.where(there, reference(x, w, sizes), last)
@@ -57,12 +57,12 @@ def _nobody_clears_all(x, w, sizes):
 
 SLIPS = (
     judges.Slip(
-        means="nobody's visit clears its whole tile, the rows of the last expert too",
+        means="nobody's visit clears the whole tile, and with it rows of the last expert",
         value=_nobody_clears_all,
-        next="clear nobody's rows only: keep o_ref where the row is not nobody's.",
+        next="clear only nobody's rows, and keep what o_ref holds in all others.",
     ),
     judges.Slip(
-        means="rows past the last group get a product, not 0",
+        means="rows past the last group get the result of a matmul, not 0",
         value=_garbage_kept,
         next="make them a group of their own, nobody's, and write zeros there.",
     ),
@@ -78,7 +78,10 @@ def shapes(sizes: tuple[int, ...]) -> tuple:
 def own_kernel(fn) -> tuple[str, str] | None:
     """Demand a kernel that is not the library's."""
     if of.calls_of_the_library(fn, *cases()[0]):
-        return "It calls the library's kernel.", "write the kernel yourself: library is there for 15.6."
+        return (
+            "It calls the library's kernel, but the kernel should be yours.",
+            "write it yourself: library is there for 15.6.",
+        )
     return None
 
 
@@ -96,10 +99,10 @@ def _fast_enough(ragged_matmul):
 def _advice(report: compiler.Report) -> tuple[str, str]:
     waits = report.time_split.get("DMA wait", 0)
     return (
-        f"{waits:,} are waiting for copies. One matrix for all rows takes about 75,000.",
-        "is each matrix copied once? Let steps without a visit do nothing, and repeat blocks."
+        f"The core waits for copies in {waits:,} of its cycles. One matrix for all rows takes about 75,000 in all.",
+        "check that each matrix is copied once. Let steps without a visit do nothing, and repeat the last blocks."
         if waits > 30_000
-        else "at a border multiply only the part of the tile that has rows of the group; elsewhere use large tiles.",
+        else "at a border multiply only the part of the tile with rows of the group, and elsewhere use large tiles.",
     )
 
 
@@ -114,12 +117,13 @@ EXERCISE = Exercise(
     also=(own_kernel, _fast_enough),
     also_at=lambda: [arrays(5, (100, 700, 30, 194), 1024, 128)],
     hints=(
-        "What do you have already? The lists of 15.2, without visits for empty groups but with one more group, "
-        "nobody's; and the kernel and the call of 15.3. Make that right first, in tiles of 256 rows.",
+        "You already have the lists of 15.2, without visits for empty groups but with one more group, nobody's, and "
+        "the kernel and the call of 15.3. Make these work first, in tiles of 256 rows.",
         "Then save at the borders. A tile whose rows all belong to the group is multiplied as a whole. Otherwise only "
         "some chunks of 128 rows have rows of the group: a loop over those multiplies each and merges it.",
         "With start and end counted from the tile's first row, @pl.loop(start // 128, pl.cdiv(end, 128)) goes through "
-        "the chunks, and part = pl.ds(pl.multiple_of(128 * n, 128), 128). Tiles of 512 rows are the fastest then.",
+        "the chunks, and chunk n is part = pl.ds(pl.multiple_of(128 * n, 128), 128). Tiles of 512 rows are the fastest "
+        "then.",
     ),
     points=4,
 )
