@@ -17,9 +17,8 @@ EXERCISE = Exercise(
     hints=(
         "Groups of about 512 rows end anywhere, so most visits have a few rows, or nearly all. How many rows does your "
         "kernel multiply in each visit, and in how many matmuls?",
-        "At the end of each iteration of a loop over chunks the core waits for the MXU before it begins the next one. "
-        "One matmul for all rows that a group has in a tile has no such gaps. Its size has to be known at compile "
-        "time.",
+        "A loop over chunks issues more instructions than one matmul for all rows that a group has in a tile. The size "
+        "of that matmul has to be known at compile time.",
         "Use the sizes 128, 256, 384 and 512, each under a pl.when of its own. Round the first row down to a multiple "
         "of 16, and move it up if the rows would end past the tile. To go lower still, copy x by hand (lesson 5), from "
         "where a group begins.",
