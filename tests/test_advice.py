@@ -208,7 +208,7 @@ TAKEN = [
     Taken(
         "10.7",
         "zeroes by the other axis, on the forward grid",
-        "put the axis of the sum last",
+        "put the reduction axis last",
         {
             "lambda i, j: (0, j)": "lambda j, i: (0, j)",
             "lambda i, j: (i, j)": "lambda j, i: (i, j)",

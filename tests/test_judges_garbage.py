@@ -133,18 +133,18 @@ def test_a_comparison_beside_a_mask_by_the_index_is_right():
         (
             lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) < COLUMNS, x, 0),
             "all 128 columns",
-            "no pl.program_id is in the mask",
+            "the mask does not use pl.program_id",
         ),
-        (lambda x: jnp.where(column(x) <= COLUMNS, x, 0), "45 columns", "is there a <= where < is meant?"),
+        (lambda x: jnp.where(column(x) <= COLUMNS, x, 0), "45 columns", "check for a <= that should be <"),
         (
             lambda x: jnp.where(column(x, axis=0) < COLUMNS, x, 0),
             "all 128 columns",
-            "the block moves with axis 1 of the grid, and the mask uses axis 0",
+            "the block moves with axis 1 of the grid, but the mask uses axis 0",
         ),
         (
             lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 0) < COLUMNS, x, 0),
             "all 128 columns",
-            "the mask runs along axis 0 of the block, and the array ends along axis 1",
+            "the mask runs along axis 0 of the block, but the array ends along axis 1",
         ),
         (
             lambda x: jnp.where(column(x) < COLUMNS + 2, x, 0),
@@ -157,12 +157,12 @@ def test_a_comparison_beside_a_mask_by_the_index_is_right():
 def test_a_mask_that_lets_some_through(keep, through, why):
     said = verdict(keep)
     assert said.judge == "numbers" and "broadcasted_iota" not in said.next
-    assert f"The mask of x_ref lets {through} of that block through, and only 44 of them" in said.message, str(said)
+    assert f"The mask of x_ref lets {through} of that block through, but only 44 of them" in said.message, str(said)
     assert why in said.next, said.next
 
 
 @pytest.mark.parametrize(
-    "fill, says", [(jnp.inf, "puts inf where its mask hides an element, and takes the sum"), (0.0, ""), (3.0, "")]
+    "fill, says", [(jnp.inf, "puts inf where its mask hides an element, and then takes the sum"), (0.0, ""), (3.0, "")]
 )
 def test_an_infinity_that_a_mask_puts_in(fill, says):
     said = verdict(lambda x: jnp.where(column(x) < COLUMNS, x, fill))
@@ -172,7 +172,7 @@ def test_an_infinity_that_a_mask_puts_in(fill, says):
 
 def test_of_a_mask_that_depends_on_the_data_nothing_is_said():
     said = verdict(lambda x: jnp.where(jnp.isnan(x) & (column(x) < COLUMNS), 0, x))
-    assert "The mask of x_ref lets" not in said.message and "hangs over the end" in said.message
+    assert "The mask of x_ref lets" not in said.message and "reaches past the end" in said.message
 
 
 def test_a_quotient_of_zeros_is_not_garbage_that_got_through():

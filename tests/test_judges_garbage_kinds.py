@@ -247,7 +247,7 @@ def narrow(x):
 
 most, least = of_blocks(lambda x: x.max(0)), of_blocks(lambda x: x.min(0))
 READ, EDGE, FIRST = "before anything has been written there", "past the end of the array that x_ref reads", "step (0,)"
-OVER, BEFORE = "the block of x_ref hangs over the end of the array", "is read before anything has been written"
+OVER, BEFORE = "the block of x_ref reaches past the end of the array", "is read before anything has been written"
 CHOSEN = {
     "maximum in an output": (in_output(larger), most, X, ("in o_ref", FIRST, READ)),
     "minimum in an output": (in_output(smaller), least, X, ("in o_ref", FIRST, READ)),
@@ -275,13 +275,13 @@ CHOSEN = {
     "any": (at_once(some), reduced(some), RAGGED, ("wrong with inf past", EDGE)),
 }  # fmt: skip
 COUNTED = {
-    "!= 0": (count(lambda x: x != 0), counted(lambda x: x != 0), RAGGED, (OVER, "step (2,)", "the result is another")),
+    "!= 0": (count(lambda x: x != 0), counted(lambda x: x != 0), RAGGED, (OVER, "step (2,)", "the result changes")),
     "not > 0": (count(lambda x: ~(x > 0)), counted(lambda x: ~(x > 0)), RAGGED, (OVER, "step (2,)")),
     "integers < 0": (count(lambda x: x < 0), counted(lambda x: x < 0), INTEGERS[:20], (OVER, "are garbage.")),
     "argmax": (at_once(jnp.argmax), reduced(jnp.argmax), RAGGED, (OVER,)),
     "argmin": (at_once(jnp.argmin), reduced(jnp.argmin), RAGGED, (OVER,)),
     "argmax of integers": (at_once(jnp.argmax), reduced(jnp.argmax), INTEGERS[:20], (OVER,)),
-    "sum of integers": (at_once(jnp.sum), reduced(jnp.sum), INTEGERS[:20], (OVER, "the result is another")),
+    "sum of integers": (at_once(jnp.sum), reduced(jnp.sum), INTEGERS[:20], (OVER, "the result changes")),
     "maximum of integers": (in_scratch(jnp.maximum), most, INTEGERS, ("step (0,) kept_ref", BEFORE)),
     "minimum of integers": (in_scratch(jnp.minimum), least, INTEGERS, ("step (0,) kept_ref", BEFORE)),
     "maximum by jnp.maximum": (in_output(jnp.maximum), most, X, ("step (0,) o_ref", BEFORE)),

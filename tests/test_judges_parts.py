@@ -512,13 +512,13 @@ def placed(index_map, grid=(2, 3)):
 def test_a_map_that_leaves_out_a_grid_axis_is_asked_about_it():
     x = jnp.arange(16 * 384.0).reshape(16, 384)
     left_out = judges.numbers_judge(placed(lambda i, j: (i, 0)), jnp.copy, x)
-    assert "= 3 steps. Axis 1 of the grid has so many, and the index map of o_ref makes nothing of it" in left_out.next
-    assert left_out.next.endswith("Should number 1 of what it returns follow it? Or is the grid too short?")
+    assert "= 3 steps. Axis 1 of the grid has that many, but the index map of o_ref ignores it" in left_out.next
+    assert left_out.next.endswith("Either entry 1 of the tuple it returns must use it, or the grid is too short.")
     short = judges.numbers_judge(placed(lambda i, j: (i, j), grid=(2, 2)), jnp.copy, x)
-    assert short.next.endswith("= 3 steps. Is the grid too short?")
+    assert short.next.endswith("= 3 steps. Check whether the grid is too short.")
 
 
-@pytest.mark.parametrize("axis, says", [(0, "there it should keep what it holds"), (1, "look at the condition")])
+@pytest.mark.parametrize("axis, says", [(0, "It should keep what it holds"), (1, "check the condition")])
 def test_a_sum_that_is_set_again_is_told_from_a_condition_on_the_wrong_axis(axis, says):
     """The condition on axis 1 asks for the sum of the other axis: it is the condition then that is wrong."""
 

@@ -64,7 +64,7 @@ def test_a_right_one_passes(x):
 def test_a_block_that_no_step_writes_is_not_said_to_start_anew():
     verdict = said(X, stored=lambda j, left: (left > 0) & (left <= 8))
     assert verdict.passed is False
-    assert "None of the steps that have this block writes to o_ref" in verdict.message
+    assert "None of the steps of this block writes to o_ref" in verdict.message
 
 
 def test_a_slip_that_is_nan_is_not_a_nan_of_the_arguments():

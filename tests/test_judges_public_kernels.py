@@ -416,6 +416,6 @@ def test_a_block_of_a_shared_array_that_is_written_in_part_is_told_to_be_filled_
     at, new, cache = jnp.array([5, 19], jnp.int32), jnp.ones((2, 1, 128)), jnp.zeros((32, 128))
     reference = lambda at, new, cache: cache.at[at].set(new[:, 0])  # noqa: E731
     said = judges.simulator_judge(appended, reference, at, new, cache)
-    assert "At step (0,) o_ref[0:5] is not written. An output block is not copied in" in said.message
-    assert said.next == "fill the block first, o_ref[...] = cache_ref[...], and then write what is new."
+    assert "At step (0,) o_ref[0:5] is not written. Output blocks are not copied in" in said.message
+    assert said.next == "fill the block first, o_ref[...] = cache_ref[...], and then write the new values."
     assert judges.simulator_judge(functools.partial(appended, fills=True), reference, at, new, cache).passed

@@ -169,7 +169,7 @@ def centre_kernel(x_ref, o_ref):
     jax.lax.fori_loop(0, pl.cdiv(x_ref.shape[0], 8), turn, 0)
 
 
-# %% answer="02.8" name="takes eight rows in a turn" judge="numbers" says="o_ref.16:20. is memory nothing has written"
+# %% answer="02.8" name="takes eight rows in a turn" judge="numbers" says="Nothing has written o_ref.16:20."
 def centre_kernel(x_ref, o_ref):
     def turn(i, carry):
         here = pl.ds(pl.multiple_of(8 * i, 8), 8)

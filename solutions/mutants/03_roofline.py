@@ -396,7 +396,7 @@ def two_products(x, w, v):
     )(x, w, v)
 
 
-# %% answer="03.12" name="writes where it should add" judge="numbers" says="only what step .7,. computes is left"
+# %% answer="03.12" name="writes where it should add" judge="numbers" says="only what step .7,. computes remains"
 def two_products(x, w, v):
     def kernel(x_ref, w_ref, v_ref, o_ref):
         hidden = jnp.maximum(

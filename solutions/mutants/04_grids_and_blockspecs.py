@@ -174,7 +174,7 @@ def fold(x):
     return fold_broken(x)
 
 
-# %% answer="04.7" name="turns the grid and leaves program_id" judge="numbers" says="Every step sets everything anew, so only what step .0, 3. computes is left(?s:.)*the condition under pl.when"
+# %% answer="04.7" name="turns the grid and leaves program_id" judge="numbers" says="Every step starts over, so only what step .0, 3. computes remains(?s:.)*the condition of pl.when"
 def fold(x):
     return pl.pallas_call(
         fold_broken_kernel,
@@ -225,7 +225,7 @@ def fold(x):
     )(x)
 
 
-# %% answer="04.8" name="no mask" judge="numbers" says="At step .0, 2. the block of x_ref hangs over the end.*axis 1 has 300 elements.*(?s:.)*jnp.where"
+# %% answer="04.8" name="no mask" judge="numbers" says="At step .0, 2. the block of x_ref reaches past the end.*axis 1 has 300 elements.*(?s:.)*jnp.where"
 def row_sum_kernel(x_ref, o_ref, *, columns):
     @pl.when(pl.program_id(1) == 0)
     def zero():
@@ -234,7 +234,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.sum(x_ref[...], axis=1, keepdims=True)
 
 
-# %% answer="04.8" name="masks by multiplying" judge="numbers" says="Multiplying by 0 does not help, for NaN . 0 is NaN. That is what this kernel does"
+# %% answer="04.8" name="masks by multiplying" judge="numbers" says="Multiplying by 0 does not help, because NaN . 0 is NaN. That is what this kernel does"
 # -    column = 128 * pl.program_id(1) + lane
 # -    inside = jnp.where(column < columns, x_ref[...], 0)
 # +    inside = x_ref[...] * (128 * pl.program_id(1) + lane < columns)
@@ -249,7 +249,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.nansum(x_ref[...], axis=1, keepdims=True)
 
 
-# %% answer="04.8" name="one column too many" judge="numbers" says="mask of .* lets .* columns of that block through(?s:.)*is there a <= where < is meant"
+# %% answer="04.8" name="one column too many" judge="numbers" says="mask of .* lets .* columns of that block through(?s:.)*check for a <= that should be <"
 # -    column = 128 * pl.program_id(1) + lane
 # -    inside = jnp.where(column < columns, x_ref[...], 0)
 # +    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
@@ -265,7 +265,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.sum(x_ref[:, :left], axis=1, keepdims=True)
 
 
-# %% answer="04.8" name="takes the other axis of the grid" judge="numbers" says="only what step .0, 2. computes is left(?s:.)*the condition under pl.when"
+# %% answer="04.8" name="takes the other axis of the grid" judge="numbers" says="only what step .0, 2. computes remains(?s:.)*the condition of pl.when"
 # -    @pl.when(pl.program_id(1) == 0)
 # +    @pl.when(pl.program_id(0) == 0)
 
@@ -301,7 +301,7 @@ axes have, since every block has to be copied at every step anyway, in any order
 checks.assess("04.10", "no")
 
 
-# %% answer="04.11" name="no mask along K" judge="numbers" says="hangs over the end.*axis 1 has 300 elements"
+# %% answer="04.11" name="no mask along K" judge="numbers" says="reaches past the end.*axis 1 has 300 elements"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -330,7 +330,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="masks x alone" judge="numbers" says="hangs over the end(?s:.)*masks x_ref, and not w_ref"
+# %% answer="04.11" name="masks x alone" judge="numbers" says="reaches past the end(?s:.)*masks x_ref but not w_ref"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -484,7 +484,7 @@ def matmul(x, w):
 # +        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), min(pl.cdiv(k, 128), 16)),
 
 
-# %% answer="04.11" name="the mask counts along another axis of the grid" judge="numbers" says="the block moves with axis 2 of the grid, and the mask uses axis 1"
+# %% answer="04.11" name="the mask counts along another axis of the grid" judge="numbers" says="the block moves with axis 2 of the grid, but the mask uses axis 1"
 # -    left = depth - 128 * pl.program_id(2)  # how much of K is left from this step on
 # +    left = depth - 128 * pl.program_id(1)  # how much of K is left from this step on
 

@@ -23,7 +23,7 @@
 # +        o_ref[...] += jnp.dot(x, y, preferred_element_type=jnp.float32)
 
 
-# %% answer="07.1" name="zero at the first column" judge="numbers" says="Every step sets\\s+everything anew(?s:.)*Which axis of the grid"
+# %% answer="07.1" name="zero at the first column" judge="numbers" says="Every\\s+step\\s+starts\\s+over(?s:.)*the right axis of the grid"
 # -        @pl.when(pl.program_id(1) == 0)
 # +        @pl.when(pl.program_id(0) == 0)
 
@@ -342,7 +342,7 @@ def mended(x, y):
     return pl.pallas_call(kernel, out_shape=out)(x, y)
 
 
-# %% answer="07.7" name="no mask" judge="numbers" says="hangs over the end(?s:.)*axis 1 has 300 elements"
+# %% answer="07.7" name="no mask" judge="numbers" says="reaches past the end(?s:.)*axis 1 has 300 elements"
 def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
     @pl.when(pl.program_id(2) == 0)
     def zero():
@@ -367,7 +367,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
 # +        return block * (column < left).astype(block.dtype)
 
 
-# %% answer="07.7" name="masks y along its rows" judge="numbers" says="y_ref hangs over(?s:.)*The mask of y_ref runs along\\s+axis 0(?s:.)*along axis 1 of its block"
+# %% answer="07.7" name="masks y along its rows" judge="numbers" says="y_ref reaches past(?s:.)*The mask of y_ref runs along\\s+axis 0(?s:.)*along axis 1 of its block"
 # +    left = depth - 128 * pl.program_id(2)
 #      def inside(block):
 #          column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
@@ -441,7 +441,7 @@ checks.assess("07.8", "perhaps")
 # +        o_ref[...] += jnp.sum(x1[:, :, None] * y1[None], axis=1)
 
 
-# %% answer="07.9" name="masks the leading parts alone" judge="numbers" says="hangs over the end"
+# %% answer="07.9" name="masks the leading parts alone" judge="numbers" says="reaches past the end"
 # -        block = jnp.where(place < depth - bk * pl.program_id(2), block, 0)
 # +        left = depth - bk * pl.program_id(2)
 #          leading = block.astype(jnp.bfloat16)

@@ -22,7 +22,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 28}
 skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 
 
-# %% answer="08.2" name="no mask" judge="numbers" says="hangs over the end(?s:.)*-inf for 0 before a\\s+maximum"
+# %% answer="08.2" name="no mask" judge="numbers" says="reaches past the end(?s:.)*-inf\\s+instead\\s+of\\s+0\\s+before\\s+a\\s+maximum"
 # -    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = x_ref[...]
@@ -46,7 +46,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = jnp.where(jnp.isnan(x_ref[...]), -jnp.inf, x_ref[...])
 
 
-# %% answer="08.2" name="a fixed number for the maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="08.2" name="a fixed number for the maximum" judge="numbers" says="without\\s+subtracting\\s+a\\s+maximum"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.where(column < columns, jnp.exp(x_ref[...] + 100), 0)
@@ -59,7 +59,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    e = jnp.where(column < columns, e, 0)
 
 
-# %% answer="08.3" name="no mask" judge="numbers" says="hangs over the end"
+# %% answer="08.3" name="no mask" judge="numbers" says="reaches past the end"
 # -    x = jnp.where(own, x_ref[...].astype(jnp.float32), 0)
 # +    x = x_ref[...].astype(jnp.float32)
 #      centred = x - jnp.sum(x, axis=1, keepdims=True) / columns
@@ -179,7 +179,7 @@ def band_map(j, i):
 # +    sum_ref[...] = sum_ref[...] + block_sum
 
 
-# %% answer="08.6" name="no mask" judge="numbers" says="hangs over the end(?s:.)*-inf for 0 before a\\s+maximum"
+# %% answer="08.6" name="no mask" judge="numbers" says="reaches past the end(?s:.)*-inf\\s+instead\\s+of\\s+0\\s+before\\s+a\\s+maximum"
 # -    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
 # +    x = x_ref[...]
 
@@ -262,7 +262,7 @@ def mended(x):
 # +            o_ref[...] = jnp.zeros_like(o_ref)
 
 
-# %% answer="08.7" name="counts within the block" judge="numbers" says="no pl.program_id is in the mask, so it is the same at every step"
+# %% answer="08.7" name="counts within the block" judge="numbers" says="the mask does not use pl.program_id, so it is the same at every step"
 # -        row = 16 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 # +        row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
@@ -414,7 +414,7 @@ def cumulated(x):
 # +        grid=(pl.cdiv(queries, bq), min(pl.cdiv(keys, bk), 3)),
 
 
-# %% answer="08.9" name="one key too many" judge="numbers" says="n is taken for one more than it is(?s:.)*is there a <= where < is meant"
+# %% answer="08.9" name="one key too many" judge="numbers" says="n is taken for one more than it is(?s:.)*check for a <= that should be <"
 # -        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
 # +        s = jnp.where(key <= n_ref[...], s_ref[...], -jnp.inf)
 
@@ -439,7 +439,7 @@ def cumulated(x):
 # +            max_ref[...] = jnp.zeros_like(max_ref)
 
 
-# %% answer="08.9" name="masks v by its place in the block" judge="numbers" says="mask of v_ref lets all 128 rows of that block through(?s:.)*no pl.program_id is in the mask"
+# %% answer="08.9" name="masks v by its place in the block" judge="numbers" says="mask of v_ref lets all 128 rows of that block through(?s:.)*the mask does not use pl.program_id"
 # -        row = bk * j + jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
 # +        row = jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
 
@@ -454,7 +454,7 @@ def cumulated(x):
 # +    e = jnp.exp(x_ref[...] - jnp.max(x, axis=1, keepdims=True))
 
 
-# %% answer="08.2" name="subtracts no maximum" judge="numbers" says="no maximum is subtracted"
+# %% answer="08.2" name="subtracts no maximum" judge="numbers" says="without subtracting a maximum"
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.exp(x)
 
@@ -464,7 +464,7 @@ def cumulated(x):
 # +    e = jnp.exp(x - jnp.max(x))
 
 
-# %% answer="08.6" name="begins on axis 0" judge="numbers" says="give max_ref its first value again"
+# %% answer="08.6" name="begins on axis 0" judge="numbers" says="initialize max_ref at the first step of every output block"
 # -    @pl.when(i == 0)
 # +    @pl.when(pl.program_id(0) == 0)
 

@@ -42,7 +42,7 @@ def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
 # +    dz = (g_ref[...] * y_ref[...]).astype(w_ref.dtype)
 
 
-# %% answer="10.2" name="forgets the ragged batch" judge="numbers" says="(?s)hangs over the end.*garbage.*replace them before"
+# %% answer="10.2" name="forgets the ragged batch" judge="numbers" says="(?s)reaches past the end.*garbage.*replace them before"
 # -        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
 # -        x = jnp.where(there, x_ref[...], 0).astype(x_ref.dtype)
 # -        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(x_ref.dtype)
@@ -109,17 +109,17 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="masks by the place in the block" judge="numbers" says="mask of x_ref lets all 128 rows of that block through(?s:.)*no pl.program_id is in the mask"
+# %% answer="10.2" name="masks by the place in the block" judge="numbers" says="mask of x_ref lets all 128 rows of that block through(?s:.)*the mask does not use pl.program_id"
 # -        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
 # +        there = jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
 
 
-# %% answer="10.2" name="one row too many" judge="numbers" says="lets 45 rows of that block through(?s:.)*is there a <= where < is meant"
+# %% answer="10.2" name="one row too many" judge="numbers" says="lets 45 rows of that block through(?s:.)*check for a <= that should be <"
 # -        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
 # +        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) <= m
 
 
-# %% answer="10.2" name="stores at the last step of another axis" judge="numbers" says="dw_ref is written for the last time at step (?s:.)*acc_ref goes on changing"
+# %% answer="10.2" name="stores at the last step of another axis" judge="numbers" says="dw_ref is written for the last time at step (?s:.)*acc_ref keeps changing"
 # -        @pl.when(i == pl.num_programs(2) - 1)
 # +        @pl.when(i == pl.num_programs(1) - 1)
 
@@ -245,7 +245,7 @@ def grad_w_b(x, y, g):
     return grad_w(x, y, g), db.reshape(n)
 
 
-# %% answer="10.3" name="the map of db follows the rows of dw" judge="numbers" says="Should number 0 of what it returns follow it"
+# %% answer="10.3" name="the map of db follows the rows of dw" judge="numbers" says="entry 0 of the tuple it returns must use it"
 # -            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, j)),
 # +            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, k)),
 
@@ -463,7 +463,7 @@ kept = {
 # +        grid=(m // 64, n // SIDE),
 
 
-# %% answer="10.7" name="zeroes by the other axis, on the forward grid" judge="numbers" says="put the axis of the sum last"
+# %% answer="10.7" name="zeroes by the other axis, on the forward grid" judge="numbers" says="put the reduction axis last"
 # -    (m, n), column = x.shape, pl.BlockSpec((1, SIDE), lambda j, i: (0, j))
 # +    (m, n), column = x.shape, pl.BlockSpec((1, SIDE), lambda i, j: (0, j))
 #      block, row = (
@@ -535,7 +535,7 @@ happens = "nothing"
 # +        ds_ref[...] += jnp.sum(g * x, axis=0, keepdims=True)
 
 
-# %% answer="10.9" name="forgets the ragged rows" judge="numbers" says="(?s)hangs over the end.*garbage"
+# %% answer="10.9" name="forgets the ragged rows" judge="numbers" says="(?s)reaches past the end.*garbage"
 # -        there = i * bm + jax.lax.broadcasted_iota(jnp.int32, (bm, n), 0) < m
 # -        x, g = jnp.where(there, x_ref[...], 0), jnp.where(there, g_ref[...], 0)
 # +        x, g = x_ref[...], g_ref[...]

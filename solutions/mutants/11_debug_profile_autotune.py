@@ -78,7 +78,7 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +        inside = jnp.where(column < n, x_ref[...], -1e9)
 
 
-# %% answer="11.2" name="hides columns with +inf" judge="numbers" says="puts inf where its mask hides an element, and takes the maximum"
+# %% answer="11.2" name="hides columns with +inf" judge="numbers" says="puts inf where its mask hides an element, and then takes the maximum"
 # -        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
 # +        inside = jnp.where(column < n, x_ref[...], jnp.inf)
 
@@ -93,7 +93,7 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +        inside = jnp.where(column < n - 1, x_ref[...], -jnp.inf)
 
 
-# %% answer="11.2" name="masks rows" judge="numbers" says="the mask runs along axis 0 of the block, and the array ends along axis 1"
+# %% answer="11.2" name="masks rows" judge="numbers" says="the mask runs along axis 0 of the block, but the array ends along axis 1"
 # -        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
 # +        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
 
@@ -339,7 +339,7 @@ advice = 40
 # +        fine = ~(size >= jnp.inf)  # false for NaN as well
 
 
-# %% answer="11.9" name="begins anew in each block" judge="numbers" says="sets\\s+everything anew"
+# %% answer="11.9" name="begins anew in each block" judge="numbers" says="step\\s+starts\\s+over"
 # -        @pl.when(i == 0)
 # +        @pl.when(i >= 0)
 

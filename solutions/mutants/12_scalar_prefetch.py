@@ -202,7 +202,7 @@ line = 13
 # +    flag = wanted_ref[j * pl.num_programs(0) + i]
 
 
-# %% answer="12.7" name="writes nothing where nothing is wanted" judge="numbers" says="there the condition around\\s+it is false"
+# %% answer="12.7" name="writes nothing where nothing is wanted" judge="numbers" says="because\\s+the\\s+condition\\s+around\\s+the\\s+write\\s+is\\s+false\\s+there"
 # -    @pl.when(flag == 0)
 # -    def nothing():
 # -        o_ref[...] = jnp.zeros_like(o_ref)
@@ -304,7 +304,7 @@ line = 13
 # +            grid=(n // width, max(1, count // per_step)),
 
 
-# %% answer="12.9" name="adds what is past the end" judge="numbers" says="(?s)block of a_ref hangs over the end.*replace them"
+# %% answer="12.9" name="adds what is past the end" judge="numbers" says="(?s)block of a_ref reaches past the end.*replace them"
 # -            row = pl.multiple_of(jnp.where(at < count, rows_ref[here], ROWS) * SIDE, SIDE)
 # +            row = pl.multiple_of(rows_ref[here] * SIDE, SIDE)
 

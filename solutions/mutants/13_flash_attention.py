@@ -57,7 +57,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    acc_ref[...] = jnp.zeros_like(acc_ref)
 
 
-# %% answer="13.2" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="13.2" name="no maximum" judge="numbers" says="without\\s+subtracting\\s+a\\s+maximum"
 # -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
 # -    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
 # -    m_ref[...] = m
@@ -114,7 +114,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        dk_ref[...] += scale * product(ds, g_ref[...], 1, 0)
 
 
-# %% answer="13.9" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="13.9" name="no maximum" judge="numbers" says="without\\s+subtracting\\s+a\\s+maximum"
 # -            new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
 # +            new = jnp.zeros_like(m)
 
@@ -221,7 +221,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # -            dv_ref[...] = jnp.zeros_like(dv_ref)
 
 
-# %% answer="13.6" name="the queries in the middle" judge="numbers" says="goes\\s+last\\s+in\\s+the\\s+grid"
+# %% answer="13.6" name="the queries in the middle" judge="numbers" says="reduction\\s+axis\\s+last\\s+in\\s+the\\s+grid"
 # -    of_q = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, i, 0))
 # -    of_k = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, j, 0))
 # -    row = pl.BlockSpec((None, 1, SIDE), lambda h, j, i: (h, 0, i))

@@ -117,7 +117,7 @@
 # +        m_old, m = m_ref[...], s.max(axis=1, keepdims=True)
 
 
-# %% answer="14.4" name="begins once" judge="numbers" says="m_ref is set to its start once"
+# %% answer="14.4" name="begins once" judge="numbers" says="m_ref is initialized only once"
 # -    @pl.when(j == 0)
 # +    @pl.when((j == 0) & (b == 0))
 
@@ -127,7 +127,7 @@
 # +        o_ref[...] = acc_ref[...] / l_ref[...]
 
 
-# %% answer="14.4" name="stored with the last token" judge="numbers" says="None of the steps that have this\\s+block writes"
+# %% answer="14.4" name="stored with the last token" judge="numbers" says="None\\s+of\\s+the\\s+steps\\s+of\\s+this\\s+block writes"
 # -    @pl.when(j == pl.num_programs(1) - 1)
 # +    @pl.when((left > 0) & (left <= PAGE))
 
@@ -194,7 +194,7 @@
 # +    count = table_ref.shape[1]
 
 
-# %% answer="14.6" name="nothing behind the last page" judge="numbers" says="That is memory nothing has\\s+written"
+# %% answer="14.6" name="nothing behind the last page" judge="numbers" says="Nothing\\s+has\\s+written\\s+this\\s+memory"
 # -    o_ref[...] = jnp.zeros_like(o_ref)
 
 

@@ -57,7 +57,7 @@
 # +        mine = (row > bounds_ref[e]) & (row < bounds_ref[e + 1])
 
 
-# %% answer="15.3" name="others cleared" judge="numbers" says="must keep the rest"
+# %% answer="15.3" name="others cleared" judge="numbers" says="keep the rest"
 # -        o_ref[...] = jnp.where(mine, o, o_ref[...])
 # +        o_ref[...] = jnp.where(mine, o, 0)
 
@@ -82,7 +82,7 @@
 # +    @pl.when((v == 0) | (group_ref[jnp.maximum(v - 1, 0)] != e))
 
 
-# %% answer="15.5" name="as given" judge="numbers" says="only\\s+what step \\(1,\\) computes is left"
+# %% answer="15.5" name="as given" judge="numbers" says="only\\s+what step \\(1,\\) computes remains"
 def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref):
     v = pl.program_id(0)
     e = group_ref[v]
@@ -95,7 +95,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
         o_ref[...] = jnp.where(mine, o, 0)
 
 
-# %% answer="15.5" name="one line mended" judge="numbers" says="must keep the rest"
+# %% answer="15.5" name="one line mended" judge="numbers" says="keep the rest"
 # -        o_ref[...] = jnp.where(mine, o, o_ref[...])
 # +        o_ref[...] = jnp.where(mine, o, 0)
 

@@ -97,14 +97,14 @@ BUGS = tuple(
             partial(sparse_dense, starts=at_the_first),
             SORTED,
             "numbers",
-            r"acc_ref is set to its start once for the whole grid, at step \(0,\)",
+            r"acc_ref is initialized only once for the whole grid, at step \(0,\)",
         ),
         (
             "stored one block late",
             partial(sparse_dense, ends=stored_one_step_late),
             SORTED,
             "numbers",
-            r"None of the steps that have this block writes to o_ref: there the condition around it is false",
+            r"None of the steps of this block writes to o_ref, because the condition around the write is false there",
         ),
         (
             "rows for columns",
@@ -125,14 +125,14 @@ BUGS = tuple(
             sparse_dense,
             ROW_1_EMPTY,
             "numbers",
-            r"looks blocks up in rows_ref or cols_ref, and no entry leads to this one",
+            r"looks blocks up in rows_ref or cols_ref, and no entry points to this one",
         ),
         (
             "blocks that are not sorted",
             sparse_dense,
             UNSORTED,
             "numbers",
-            r"do not follow one another: after step \(0,\) .* at step \(3,\) it comes back(?s:.*)sort the list",
+            r"are not consecutive: after step \(0,\) .* at step \(3,\) it comes back(?s:.*)sort the list",
         ),
     )
 )

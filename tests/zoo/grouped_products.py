@@ -156,7 +156,7 @@ BUGS = tuple(
             partial(grouped, together=overwritten),
             grouped_in_jax,
             (X, W, *LISTS),
-            r"Steps \(1,\) to \(2,\) share this block, .* only what step \(2,\) computes is left: rows 0 to 3",
+            r"Steps \(1,\) to \(2,\) share this block, .* only what step \(2,\) computes remains: rows 0 to 3",
         ),
         (
             "a shared tile is added up",
@@ -198,7 +198,7 @@ BUGS = tuple(
             gradients,
             gradients_in_jax,
             (X, G, *WITHOUT_VISIT, WITH_EMPTY[2]),
-            r"looks blocks up in group_ref .*no entry leads to this one(?s:.*)what is empty needs an entry",
+            r"looks blocks up in group_ref .*no entry points to this one(?s:.*)an empty block needs an entry",
         ),
     )
 )

@@ -142,7 +142,7 @@ BUGS = tuple(
             scale_blocks,
             (counted(4) + 1, FOUR_BLOCKS + 1),
             "numbers",
-            r"(?s)step \(3,\).*scale_ref\[4\], and axis 0 of scale_ref has 4 elements",
+            r"(?s)step \(3,\).*scale_ref\[4\], but axis 0 of scale_ref has only 4 elements",
         ),
         (
             "scalar stored to VMEM",

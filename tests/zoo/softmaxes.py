@@ -98,14 +98,14 @@ BUGS = tuple(
             partial(attention, of_sum=not_rescaled),
             attention_in_jax,
             (Q, K, V),
-            r"(?s)l_ref is added to, and what it holds already.*when m_ref grows.*exp\(old - new\)",
+            r"(?s)adds to l_ref without rescaling what it already holds.*when m_ref grows.*exp\(old - new\)",
         ),
         (
             "running values not rescaled",
             partial(attention, of_values=not_rescaled),
             attention_in_jax,
             (Q, K, V),
-            r"(?s)acc_ref is added to, and what it holds already.*when m_ref grows.*exp\(old - new\)",
+            r"(?s)adds to acc_ref without rescaling what it already holds.*when m_ref grows.*exp\(old - new\)",
         ),
         (
             "rescaled the wrong way",

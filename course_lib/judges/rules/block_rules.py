@@ -27,8 +27,10 @@ def rows_outside(found: Finding) -> Complaint | None:
             ref, step, (start, end), length = use
             rows = f"[{start}]" if end == start + 1 else f"[{start}:{end}]"
             return Complaint(
-                f"At step {call.step(step)} the kernel touches {ref}{rows}, and axis 0 of {ref} has {length} elements.",
-                "indices count from 0, so the last one is the length minus 1; look at the last turn and the last step.",
+                f"At step {call.step(step)} the kernel accesses {ref}{rows}, but axis 0 of {ref} has only {length} "
+                "elements.",
+                "indices start at 0, so the last one is the length minus 1; check the last iteration and the last "
+                "grid step.",
             )
     return None
 
@@ -44,7 +46,7 @@ def unvisited(found: Finding) -> Complaint | None:
     if len(visited) == 1 and call.steps > 1:
         return Complaint(
             f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step.",
-            "an output's index map gets the grid indices, and returns the block that step writes.",
+            "the index map of an output takes the grid indices and must return the block that this step writes.",
         )
     for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
         if output.indices[:, axis].max() + 1 < -(-length // block):
@@ -53,7 +55,7 @@ def unvisited(found: Finding) -> Complaint | None:
                 "",
                 _too_few_blocks(call, output, axis)
                 if not keeps
-                else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
+                else "to keep the existing values, let the output share an input's memory: input_output_aliases.",
             )
     if len(found.steps):  # this block has its steps, so the others are no reason
         return None
@@ -64,15 +66,15 @@ def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str
     """Ask about an index map that does not reach the last blocks along an axis of the output."""
     blocks = -(-output.shape[axis] // output.block_shape[axis])
     makes = (
-        f"axis {axis} of {output.name} has {output.shape[axis]} elements, in blocks of {output.block_shape[axis]}: "
-        f"that makes pl.cdiv({output.shape[axis]}, {output.block_shape[axis]}) = {blocks} steps."
+        f"axis {axis} of {output.name} has {output.shape[axis]} elements, in blocks of {output.block_shape[axis]}: it "
+        f"needs pl.cdiv({output.shape[axis]}, {output.block_shape[axis]}) = {blocks} steps."
     )
     still = [n for n, steps in enumerate(call.grid) if steps == blocks and not order.depends_on(call, output, n)]
     if not still:
-        return f"{makes} Is the grid too short?"
+        return f"{makes} Check whether the grid is too short."
     return (
-        f"{makes} Axis {still[0]} of the grid has so many, and the index map of {output.name} makes nothing of it. "
-        f"Should number {axis} of what it returns follow it? Or is the grid too short?"
+        f"{makes} Axis {still[0]} of the grid has that many, but the index map of {output.name} ignores it. Either "
+        f"entry {axis} of the tuple it returns must use it, or the grid is too short."
     )
 
 
@@ -101,7 +103,7 @@ def rows_left_out(found: Finding) -> Complaint | None:
             if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
                 return Complaint(
                     f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
-                    "count the turns of the loop: it must go through the whole block.",
+                    "count the iterations of the loop: it must cover the whole block.",
                 )
     return None
 
@@ -140,7 +142,7 @@ def counted_past_the_edge(found: Finding) -> Complaint | None:
         return None
     operand, axes = hanging[0]
     said = _masked_too_far(call, hanging, found.steps) or _hangs_over(call, operand, axes[0])
-    return said._replace(what=f"{said.what} With other values there the result is another.")
+    return said._replace(what=f"{said.what} With other values there, the result changes.")
 
 
 def _depends_on_garbage(found: Finding) -> bool:
@@ -174,7 +176,7 @@ def _overhang(call: grid.Call, operand: grid.Operand, axis: int, step: int | Non
     ends = operand.starts[:, axis] + block
     step, beyond = int(np.argmax(ends > length)) if step is None else step, int(ends.max() - length)
     return (
-        f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
+        f"At step {call.step(step)} the block of {operand.name} reaches past the end of the array: axis {axis} has "
         f"{length} elements, in blocks of {block}, so the last {beyond} of this block are "
         f"{'garbage, NaN here' if jnp.issubdtype(operand.dtype, jnp.floating) else 'garbage'}."
     )
@@ -189,8 +191,8 @@ def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]])
         shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
         if shared and masked[one.name] and not masked[other.name]:
             return Complaint(
-                f"{_overhang(call, other, shared[0])} The kernel masks {one.name}, and not {other.name}.",
-                f"mask {other.name} as well: a product with 0 does not put NaN out, for NaN * 0 is NaN.",
+                f"{_overhang(call, other, shared[0])} The kernel masks {one.name} but not {other.name}.",
+                f"mask {other.name} as well: multiplying by 0 does not remove NaN, because NaN * 0 is NaN.",
             )
     return None
 
@@ -204,7 +206,8 @@ def _masked_along_another_axis(call: grid.Call, hanging: list[tuple[grid.Operand
             axis, length = shared[0], other.shape[shared[0]]
             return Complaint(
                 f"{_overhang(call, other, axis)} The mask of {other.name} runs along axis {min(runs)} of the block.",
-                f"mask {other.name} along axis {axis} of its block: that is the one whose {length} elements end.",
+                f"mask {other.name} along axis {axis} of its block, which is the axis that ends after {length} "
+                "elements.",
             )
     return None
 
@@ -227,22 +230,22 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     if not by_mask and (partly := _masked_in_part(call, operand)):
         masked, open_to_garbage = partly
         return Complaint(
-            f"{what} The kernel masks {operand.name} before its {masked}, and not before its {open_to_garbage}.",
-            f"take the masked values for the {open_to_garbage} too: those that jnp.where returned.",
+            f"{what} The kernel masks {operand.name} before its {masked}, but not before its {open_to_garbage}.",
+            f"use the masked values, those that jnp.where returned, for the {open_to_garbage} too.",
         )
     if not by_mask and _chooses_by_an_index(call):
         return Complaint(
-            f"{what} The kernel chooses by an index, and some of them get through.",
-            f"choose before the first sum or maximum; compare the index with {length}, and ask of it: does it run "
-            f"along axis {axis} of the block? Does it count from the beginning of the array, with pl.program_id of the "
-            f"right axis times {block} in it? Is {length} itself left out? Or compare the place in the block with "
-            f"{length} - {block} * pl.program_id.",
+            f"{what} The kernel masks by an index, but some of these elements get through.",
+            f"mask before the first sum or maximum, by comparing an index with {length}. Check that the index runs "
+            f"along axis {axis} of the block, counts from the beginning of the array (pl.program_id of the right axis "
+            f"times {block}, plus the index in the block) and excludes {length} itself. Or compare the index in the "
+            f"block with {length} - {block} * pl.program_id.",
         )
     return Complaint(
         what,
-        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), with -inf for 0 before a maximum, "
-        f"where index counts from the beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. "
-        f"Multiplying by 0 does not help, for NaN * 0 is NaN.{by_mask}",
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), or -inf instead of 0 before a "
+        f"maximum, where index counts from the beginning of the array: pl.program_id(...) * {block} + "
+        f"broadcasted_iota. Multiplying by 0 does not help, because NaN * 0 is NaN.{by_mask}",
     )
 
 

@@ -16,10 +16,10 @@ def no_entry(found: Finding) -> Complaint | None:
     lists = " or ".join(o.name for o in call.operands if o.role == "prefetch")
     visited = len(np.unique(output.indices, axis=0))
     return Complaint(
-        f"Its index map looks blocks up in {lists}, and no entry leads to this one: the {call.steps} steps have "
+        f"The index map looks blocks up in {lists}, and no entry points to this one: the {call.steps} steps visit "
         f"{visited} blocks.",
-        "what is empty needs an entry, too, with a step that writes what belongs there; or fill the output with that "
-        "beforehand, as an input whose memory it shares: input_output_aliases.",
+        "an empty block needs an entry too, so that one step writes its values; or fill the output beforehand, "
+        "through an input whose memory it shares: input_output_aliases.",
     )
 
 
@@ -32,9 +32,9 @@ def come_back_to(found: Finding) -> Complaint | None:
     left, back = (call.step(int(found.steps[n])) for n in (gap, gap + 1))
     other = tuple(output.indices[found.steps[gap] + 1].tolist())
     return Complaint(
-        f"The entries that lead to this block do not follow one another: after step {left} {output.name} leaves it "
-        f"for block {other}, and at step {back} it comes back. The steps in between belong to other blocks.",
-        "sort the list by output block; or keep all of the output in VMEM, and begin each of its blocks once.",
+        f"The entries that point to this block are not consecutive: after step {left} {output.name} moves on to block "
+        f"{other}, and at step {back} it comes back. The steps in between belong to other blocks.",
+        "sort the list by output block; or keep the whole output in VMEM, and initialize each of its blocks once.",
     )
 
 
@@ -54,10 +54,10 @@ def shared_by_rows(found: Finding) -> Complaint | None:
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))
     gone = np.flatnonzero(rows)
     return Complaint(
-        f"Steps {first} to {last} share this block, and each writes all of it, so only what step {last} computes is "
-        f"left: rows {gone[0]} to {gone[-1]} of the block are wrong, and others are right.",
-        f"a step may write its own rows only, and must keep the rest: {output.name}[...] = jnp.where(mine, new, "
-        f"{output.name}[...]), but at the first of them.",
+        f"Steps {first} to {last} share this block, and each writes all of it, so only what step {last} computes "
+        f"remains: rows {gone[0]} to {gone[-1]} of the block are wrong, and others are right.",
+        f"a step must write only its own rows and keep the rest: {output.name}[...] = jnp.where(mine, new, "
+        f"{output.name}[...]). The first of these steps has nothing to keep.",
     )
 
 
@@ -77,9 +77,9 @@ def written_late(found: Finding) -> Complaint | None:
         return None  # what that step writes belongs to its own block
     other = tuple(output.indices[last + 1].tolist())
     return Complaint(
-        f"Step {call.step(last)} is the last that has this block, and {output.name} is written one step later, at "
-        f"{call.step(last + 1)}: there it is block {other} already.",
-        f"look one entry ahead: store where the next entry leads to another block, at step {call.step(last)}.",
+        f"Step {call.step(last)} is the last that holds this block, but {output.name} is written one step later, at "
+        f"{call.step(last + 1)}, where it is already block {other}.",
+        f"look one entry ahead: store when the next entry points to another block, at step {call.step(last)}.",
     )
 
 

@@ -45,7 +45,7 @@ def filled(found: Finding) -> Complaint | None:
             fill = _fill(made, op.inputs[0])
             if fill is not None and np.isinf(fill) and fill != neutral:
                 return Complaint(
-                    f"The kernel puts {fill:g} where its mask hides an element, and takes the {word} then.",
+                    f"The kernel puts {fill:g} where its mask hides an element, and then takes the {word}.",
                     f"a hidden element must not change the {word}: put {neutral:g} there.",
                 )
     return None
@@ -86,8 +86,8 @@ def _complaint(call: grid.Call, operand: grid.Operand, axis: int, kept, inside, 
     what = _ALONG.get((len(operand.shape), axis), "element") + "s"
     through = f"all {number} {what}" if kept.all() else f"{number} {what}"
     return Complaint(
-        f"The mask of {operand.name} lets {through} of that block through, and only {right} of "
-        f"them {'lies' if right == 1 else 'lie'} inside the array.",
+        f"The mask of {operand.name} lets {through} of that block through, but only {right} of them "
+        f"{'lies' if right == 1 else 'lie'} inside the array.",
         _cure(call, operand, axis, number - right, asked),
     )
 
@@ -95,17 +95,17 @@ def _complaint(call: grid.Call, operand: grid.Operand, axis: int, kept, inside, 
 def _cure(call: grid.Call, operand: grid.Operand, axis: int, excess: int, asked: set[int]) -> str:
     block, length = int(operand.block_shape[axis]), operand.shape[axis]
     follows = [n for n, steps in enumerate(call.grid) if steps > 1 and order.depends_on(call, _along(operand, axis), n)]
-    before = f"pl.program_id({follows[0]}) * {block} + " if len(follows) == 1 else "what lies before the block + "
+    before = f"pl.program_id({follows[0]}) * {block} + " if len(follows) == 1 else "the start of the block + "
     compare = f"compare {before}the index in the block along axis {axis} with {length}."
     runs = masking.mask_axes(call, operand)
     if runs and axis not in runs:
-        return f"the mask runs along axis {min(runs)} of the block, and the array ends along axis {axis}: {compare}"
+        return f"the mask runs along axis {min(runs)} of the block, but the array ends along axis {axis}: {compare}"
     if excess == 1:
-        return f"an element that lies inside has an index below {length}: is there a <= where < is meant?"
+        return f"the elements inside the array have indices below {length}: check for a <= that should be <."
     if follows and not asked:
-        return f"no pl.program_id is in the mask, so it is the same at every step: {compare}"
+        return f"the mask does not use pl.program_id, so it is the same at every step: {compare}"
     if len(follows) == 1 and follows[0] not in asked:
-        return f"the block moves with axis {follows[0]} of the grid, and the mask uses axis {min(asked)}: {compare}"
+        return f"the block moves with axis {follows[0]} of the grid, but the mask uses axis {min(asked)}: {compare}"
     return compare
 
 

@@ -34,8 +34,8 @@ def written_over(found: Finding) -> Complaint | None:
                 block = tuple(source.indices[overwritten[1]].tolist())
                 return Complaint(
                     f"{source.name} and {output.name} share their memory (input_output_aliases): at step {step} "
-                    f"{source.name} reads block {block}, which step {before} has written over.",
-                    "read a block at the step that writes it and never later, or leave the alias out.",
+                    f"{source.name} reads block {block}, which step {before} has overwritten.",
+                    "read each block no later than the step that writes it, or remove the alias.",
                 )
     return None
 
@@ -85,9 +85,9 @@ def _kept_by_all(found: Finding, call: grid.Call, ref: str) -> Complaint | None:
     where = f"step {first}" if len(steps) == 1 else f"steps {first} to {last}"
     return Complaint(
         f"No step writes {_rows(np.flatnonzero(left).tolist())} of this block: at {where} the jnp.where with {ref} "
-        "keeps what lay there, which is garbage.",
-        "together the masks of a block's steps must cover all its rows. Is one off by a row, or does it count from "
-        "another row than the block's first?",
+        "keeps what was there, which is garbage.",
+        "together, the masks of a block's steps must cover all its rows. Check for a mask that is off by one row, or "
+        "that does not count from the block's first row.",
     )
 
 
@@ -125,25 +125,28 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     at = f"At step {call.step(read.step)} {read.ref}" if call.steps > 1 else read.ref
     what = f"{at} is read before anything has been written to it; `+=` reads too."
     if read.written_at is not None and read.written_at > read.step:
-        what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
+        what = f"{read.ref} is read{when}, but it is not written until step {call.step(read.written_at)}."
     output = next((o for o in call.outputs if o.name == read.ref), None)
     if output is not None and output.aliases:
-        todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+        todo = (
+            f"{read.ref} shares its array with {output.aliases}, but not its block in VMEM: read from {output.aliases}."
+        )
     elif (unread := _never_copied(call)) and output is None:
-        todo = f"{unread} lies in HBM and no copy of it is started: is a line missing, or a pair of brackets, .start()?"
+        todo = (
+            f"{unread} is in HBM and no copy of it is started: check for a missing .start(), or one without its "
+            "parentheses."
+        )
     elif output is not None and _is_come_back_to(output):
         todo = (
-            f"the blocks of {read.ref} are left and come back to: put the axis of the sum last in the grid, and set a "
-            "block at its first step, under pl.when, before anything is added."
+            f"the grid leaves blocks of {read.ref} and comes back to them: put the reduction axis last in the grid, "
+            "and initialize each block at its first step, under pl.when."
         )
     elif call.steps == 1 or (output is not None and output.changes.all()):
-        todo = f"write {read.ref} with =, not with +=; where it grows in a loop, set it before the loop."
+        todo = f"write {read.ref} with =, not with +=; if a loop accumulates in it, initialize it before the loop."
     elif output is not None:
-        todo = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
+        todo = f"initialize {read.ref} at the first step of each of its blocks, under pl.when."
     else:
-        todo = (
-            f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
-        )
+        todo = f"initialize {read.ref} when the index of the reduction axis is 0: @pl.when(pl.program_id(axis) == 0)."
     return Complaint(what, todo)
 
 
@@ -162,12 +165,15 @@ def left_unwritten(found: Finding) -> Complaint | None:
         return None
     if memory.writes(call, output.name, np.arange(call.steps))[0]:
         return Complaint(
-            f"None of the steps that have this block writes to {output.name}: there the condition around it is false.",
-            "an output block starts as garbage. Write to it in the other case too, zeros for example, or do so before.",
+            f"None of the steps of this block writes to {output.name}, because the condition around the write is "
+            "false there.",
+            "an output block starts as garbage. Write it in the other case too, zeros for example, or initialize it "
+            "first.",
         )
     return Complaint(
-        f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
-        "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",
+        f"None of the steps of this block writes to {output.name}, because the condition around the write is never "
+        "true.",
+        "steps are counted from 0, so the last step of axis a is pl.num_programs(a) - 1.",
     )
 
 
@@ -187,9 +193,9 @@ def written_too_early(found: Finding) -> Complaint | None:
     if output.name not in last or not name or last[output.name] >= changes[name]:
         return None
     return Complaint(
-        f"{output.name} is written for the last time at step {call.step(last[output.name])}, and {name} goes on "
+        f"{output.name} is written for the last time at step {call.step(last[output.name])}, but {name} keeps "
         f"changing until step {call.step(changes[name])}.",
-        f"write {output.name} at the last step of the reduction: its index is pl.num_programs(axis) - 1 there.",
+        f"write {output.name} at the last step of the reduction, where its index is pl.num_programs(axis) - 1.",
     )
 
 
@@ -207,25 +213,26 @@ def nothing_carried(found: Finding) -> Complaint | None:
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))
     if grid.returns(output):
         return Complaint(
-            f"Steps {first} and {last} both make this block and start anew, and others are made between them.",
-            "let the steps that make a block follow one another: the axis that is summed over goes last in the grid.",
+            f"Steps {first} and {last} both compute this block from scratch, and other blocks are computed between "
+            "them.",
+            "make the steps of a block consecutive: put the reduction axis last in the grid.",
         )
-    what = f"Every step sets everything anew, so only what step {last} computes is left."
+    what = f"Every step starts over, so only what step {last} computes remains."
     if ref := _set_again(call, found.steps):
         return Complaint(
             what,
-            f"{ref} is set at step {first} under a condition, as it may be; and then it is set again at every step. "
-            "There it should keep what it holds: += adds to it, jnp.maximum keeps the larger.",
+            f"{ref} is initialized at step {first} under a condition, which is right, but then every step overwrites "
+            "it. It should keep what it holds: += adds to it, jnp.maximum keeps the larger.",
         )
     if any(eqn.primitive.name == "cond" for eqn in grid.equations(call.kernel)):
         return Complaint(
             what,
-            f"look at the condition under pl.when: it should hold at step {first}, and not again up to {last}. Which "
-            "axis of the grid does it ask about?",
+            f"check the condition of pl.when: it should hold at step {first}, and not again up to {last}. Does it "
+            "test the right axis of the grid?",
         )
     return Complaint(
         what,
-        "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
+        "accumulate across these steps, a sum or the best so far, and initialize only at the first, under pl.when.",
     )
 
 
@@ -247,8 +254,8 @@ def left_over(found: Finding) -> Complaint | None:
             if memory.set_once(call, read.ref) and not any(grid.returns(output) for output in call.outputs):
                 return _set_once(call, read)
             return Complaint(
-                f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
-                f"{call.step(read.left_by)} has left there.",
+                f"At step {call.step(read.step)}, where a new output block begins, {read.ref} still holds what step "
+                f"{call.step(read.left_by)} left there.",
                 _cure_of_leftovers(call, read.ref),
             )
     return None
@@ -258,38 +265,42 @@ def _set_once(call: grid.Call, read: memory.Read) -> Complaint:
     firsts = [call.step(n) for n in np.flatnonzero(memory.new_outputs(call)).tolist()]
     more = ", ..." if len(firsts) > 3 else ""
     return Complaint(
-        f"{read.ref} is set to its start once for the whole grid, at step {firsts[0]}. At step {call.step(read.step)}, "
-        f"where a new output block begins, {read.ref} holds what step {call.step(read.left_by)} has left there.",
-        f"set {read.ref} at the first step of every output block: {', '.join(map(str, firsts[:3]))}{more}. The "
-        "reduction index is 0 there.",
+        f"{read.ref} is initialized only once for the whole grid, at step {firsts[0]}. At step "
+        f"{call.step(read.step)}, where a new output block begins, {read.ref} still holds what step "
+        f"{call.step(read.left_by)} left there.",
+        f"initialize {read.ref} at the first step of every output block, where the reduction index is 0: "
+        f"{', '.join(map(str, firsts[:3]))}{more}.",
     )
 
 
 def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
     if any(grid.returns(output) for output in call.outputs):
-        return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
+        return (
+            f"{ref} has room for one output block: put the reduction axis last, so that each block is finished before "
+            "the next."
+        )
     return (
-        f"give {ref} its first value again at the first step of every output block: when the reduction index is 0, not "
-        "at the first step of the whole grid."
+        f"initialize {ref} at the first step of every output block, when the reduction index is 0, not at the first "
+        "step of the whole grid."
     )
 
 
 def never_written(found: Finding) -> Complaint | None:
     if not found.unwritten[found.first]:
         return None
-    what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
+    what = "Nothing has written this memory: a buffer starts as NaN (an integer buffer as its largest value)."
     if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"), found.steps)):
         call, output = found.made_by
         if output.aliases is not None and len(found.steps):
             where = f"At step {call.step(int(found.steps[0]))}" if len(found.steps) == 1 else "At these steps"
             return Complaint(
-                f"{where} {output.name}[{rows[0]}:{rows[1]}] is not written. An output block is not copied in, even "
-                f"though {output.name} shares its array's memory with {output.aliases}.",
-                f"fill the block first, {output.name}[...] = {output.aliases}[...], and then write what is new.",
+                f"{where} {output.name}[{rows[0]}:{rows[1]}] is not written. Output blocks are not copied in, even "
+                f"though the array of {output.name} shares its memory with {output.aliases}.",
+                f"fill the block first, {output.name}[...] = {output.aliases}[...], and then write the new values.",
             )
-        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
+        what = f"Nothing has written {found.made_by[1].name}[{rows[0]}:{rows[1]}], which starts as NaN."
         what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
-    cure = "write every element of every output block; a condition around a write may never hold, a loop may end early."
+    cure = "write every element of every output block; look for a condition that never holds or a loop that ends early."
     return Complaint(what, cure)
 
 
@@ -299,8 +310,8 @@ def computed(found: Finding) -> Complaint | None:
         return None
     return Complaint(
         f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself.",
-        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
-        "everything is masked, an exp that overflows.",
+        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row that is "
+        "masked entirely, or an exp that overflows.",
     )
 
 

@@ -22,7 +22,7 @@ def because(found: Finding) -> Complaint:
         if said := rule(found):
             return said
     return Complaint(
-        "", "compute the first wrong element by hand, and compare with what the kernel reads at that step."
+        "", "compute the first wrong element by hand, and compare it with what the kernel reads at that step."
     )
 
 

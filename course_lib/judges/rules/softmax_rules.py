@@ -67,8 +67,8 @@ def no_maximum(found: Finding) -> Complaint | None:
     names = {eqn.primitive.name for eqn in grid.equations(found.made_by[0].kernel)}
     if names & _EXP and "div" in names and not names & _KEEP_SMALL:
         return Complaint(
-            "The kernel takes exp of numbers from which no maximum is subtracted: exp(89) is more than a float32 "
-            "holds, and infinity over infinity is NaN.",
+            "The kernel takes exp without subtracting a maximum first: exp(89) overflows a float32, and inf / inf is "
+            "NaN.",
             "subtract each row's maximum first: exp(x - m) is at most 1, and the quotient is the same.",
         )
     return None
@@ -85,7 +85,7 @@ def two_axes(found: Finding) -> Complaint | None:
             axes = [_axes(op) for op in sums if _shape(op) == _shape(largest)]
             if axes and _axes(largest) not in axes:
                 return Complaint(
-                    f"The maximum is taken along axis {_axes(largest)[0]} of a block of scores, and the exponentials "
+                    f"The maximum is taken along axis {_axes(largest)[0]} of a block of scores, but the exponentials "
                     f"are summed along axis {axes[0][0]}.",
                     "both belong to one row of the softmax: take them along the same axis, with keepdims=True.",
                 )
@@ -162,15 +162,15 @@ def _not_shrunk(kernel: _Kernel) -> Complaint | None:
             name = kernel.refs[ref]
             if product is None:
                 return Complaint(
-                    f"{name} is added to, and what it holds already is not made smaller when {m} grows: it was summed "
-                    "with the old maximum.",
+                    f"The kernel adds to {name} without rescaling what it already holds when {m} grows: that was "
+                    "summed with the old maximum.",
                     f"before you add to {name}, multiply it by exp(old - new), where old is what {m} held and new is "
                     "what it holds now.",
                 )
             if _turned_round(kernel, product, maximum, new):
                 return Complaint(
                     f"{name} is multiplied by exp(new - old), which makes it larger when {m} grows.",
-                    "turn it round: exp(old - new), which is at most 1.",
+                    "swap them: exp(old - new), which is at most 1.",
                 )
     return None
 
@@ -189,8 +189,8 @@ def _older_maximum(kernel: _Kernel) -> Complaint | None:
             if product is not None and not since.isdisjoint(product.inputs) and not summed.isdisjoint(added):
                 m = kernel.refs[maximum]
                 return Complaint(
-                    f"{kernel.refs[ref]} is multiplied by exp(old - new), and what is added to it is exp(x - old): "
-                    f"{m} still holds the old maximum there.",
+                    f"{kernel.refs[ref]} is rescaled by exp(old - new), but exp(x - old) is added to it: {m} still "
+                    "holds the old maximum there.",
                     f"subtract the new maximum from x: exp(x - new), with new = jnp.maximum({m}[...], this block's).",
                 )
     return None
@@ -251,9 +251,9 @@ def _no_running_maximum(kernel: _Kernel) -> Complaint | None:
         if product is None and not summed.isdisjoint(added) and finished.isdisjoint(added):
             name = kernel.refs[ref]
             return Complaint(
-                f"{name} sums exp(x - m) over several steps, and m is the maximum of one step's block: each step has "
-                "another, so the terms do not fit together.",
-                "carry the maximum from step to step too: new = maximum(old, this block's), multiply what has been "
-                "summed by exp(old - new), then add exp(x - new).",
+                f"{name} sums exp(x - m) over several steps, but m is the maximum of one step's block, so the terms "
+                "of different steps do not fit together.",
+                "carry the maximum from step to step too: new = maximum(old, this block's). Multiply the sum so far "
+                "by exp(old - new), then add exp(x - new).",
             )
     return None
