@@ -59,8 +59,8 @@ TAKEN = [
         {"x.size // 1024": "pl.cdiv(x.size, 1024)"},
     ),
     Taken("02.8", "divides by 256 whatever the width", r"x_ref.shape\[axis\]", {"256": "x_ref.shape[1]"}),
-    Taken("02.8", "the mean in bfloat16", "collect sums in float32", {".astype(jnp.bfloat16)": ""}),
-    Taken("02.10", "uses the approximate reciprocal", "leave approx=True out", {", approx=True": ""}, asks_more=True),
+    Taken("02.8", "the mean in bfloat16", "accumulate in float32", {".astype(jnp.bfloat16)": ""}),
+    Taken("02.10", "uses the approximate reciprocal", "remove approx=True", {", approx=True": ""}, asks_more=True),
     Taken(
         "03.9",
         "takes all in one block",
@@ -147,7 +147,7 @@ TAKEN = [
     Taken(
         "07.4",
         "rounds to bfloat16 on the way",
-        "collect sums in float32",
+        "accumulate in float32",
         {"\n            .astype(jnp.bfloat16)\n            .astype(jnp.float32)": ""},
     ),
     Taken(

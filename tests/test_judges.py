@@ -334,5 +334,5 @@ def test_two_outputs_that_are_each_others_are_told_so(columns):
 
     x = jnp.arange(1.0, 8 * 256 + 1).reshape(8, 256)
     said = judges.numbers_judge(both, lambda x: (3 * x[:, :columns], 2 * x[:, :128]), x)
-    assert said.passed is False and "they are exchanged" in said.message
+    assert said.passed is False and "are swapped" in said.message
     assert judges.numbers_judge(both, lambda x: (2 * x[:, :128], 3 * x[:, :columns]), x).passed

@@ -167,7 +167,9 @@ def test_a_factor_that_is_rounded_is_named_and_a_reference_may_say_so():
     x, y = (jnp.asarray(normal(128, 128, seed=seed), jnp.bfloat16) for seed in (1, 2))
     kernel = pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((128, 128), jnp.float32))
     said = judges.numbers_judge(kernel, product, x, y)
-    assert said.passed is False and "turns numbers to bfloat16 and multiplies them then" in said.message, said.message
+    assert (
+        said.passed is False and "rounds values to bfloat16, which has 8 bits, and then multiplies them" in said.message
+    ), said.message
     meant = partial(product, rounded=partial(lax.reduce_precision, exponent_bits=8, mantissa_bits=7))
     assert judges.numbers_judge(kernel, meant, x, y).passed
 

@@ -35,8 +35,8 @@ def half_a_relu(x):
 @pytest.mark.parametrize(
     "mine, asked, says",
     [
-        (sums_of_two, sums_of_three, "The output at [0, 0] should depend on x[:, 2], and does not."),
-        (sums_of_three, sums_of_two, "The output at [0, 0] depends on x[:, 2], and should not."),
+        (sums_of_two, sums_of_three, "The output at [0, 0] should depend on x[:, 2], but does not."),
+        (sums_of_three, sums_of_two, "The output at [0, 0] depends on x[:, 2], but should not."),
     ],
 )
 def test_a_term_too_many_or_too_few_is_named(mine, asked, says):

@@ -147,14 +147,14 @@ SLIPS = {
     "None for w": (slipping(change=lambda dx, dw, db: (dx, None, db)), "dw is 0 everywhere.*None for zeros", {}),
     "a mean": (
         slipping(over=lambda dz: dz.sum(0, keepdims=True) / 20),
-        "Block .0,. of db, the gradient of b, made at steps .0,. to .2,., is wrong.*a mean over 20",
+        "Block .0,. of db, the gradient of b, computed at steps .0,. to .2,., is wrong.*a mean over 20",
         {},
     ),
     "minus": (slipping(change=lambda dx, dw, db: (-dx, dw, db)), "its sign is wrong", {}),
     "twice": (slipping(change=lambda dx, dw, db: (2 * dx, dw, db)), "it is twice what it should be", {}),
     "nothing is added": (slipping(add=False), "Block .0, 0. of dw, the gradient of w.*only rows 16 to 19 of g", {}),
     "the ragged block left out": (slipping(blocks=2), "rows 16 to 19 of g, the ragged last block, are left out", {}),
-    "garbage beyond the edge": (slipping(mask=False), "dw at .* is nan.*x_ref reaches past.*axis 0 has 20 elements", {}),
+    "garbage beyond the edge": (slipping(mask=False), "dw at .* is nan.*ref reaches past.*axis 0 has 20 elements", {}),
     "another dtype": (
         slipping(change=lambda dx, dw, db: (dx.astype(jnp.bfloat16), dw, db)),
         "dx is bfloat16; it should be float32.*the dtype of its argument",
@@ -212,7 +212,7 @@ SQUARE = {
         "dx.*w stands in it transposed",
     ),
     "a transpose": (twice(lambda dx, dw, db: (dx, dw.T, db)), "dw is the transpose of what it should be"),
-    "exchanged": (twice(lambda dx, dw, db: (dw, dx, db)), "dx is what dw should be, and the other way round"),
+    "exchanged": (twice(lambda dx, dw, db: (dw, dx, db)), "dx and dw are swapped"),
     "y for x": (
         lambda x, w, z, y, g: (*gradients(x, w, mask(z, g))[:1], *gradients(y, w, mask(z, g))[1:]),
         "the output stands where x should",

@@ -151,7 +151,7 @@ def test_an_output_is_asked_about_where_the_step_writes_it(late):
 
 
 def test_the_step_of_a_probe_lies_in_its_grid():
-    with pytest.raises(ValueError, match=r"after is \(0, 2\), which is no step of the grid \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"after is \(0, 2\), which is not a step of the grid \(1, 2\)"):
         judges.Probe(scratch="m_ref", after=(0, 2), grid=(1, 2), expect=None, means="", next="")
 
 

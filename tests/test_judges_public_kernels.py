@@ -360,7 +360,7 @@ def test_a_bound_that_is_a_guess_says_of_which_operation():
     square = X[:16, :64] @ X[:16, :64].T
     near = in_kernel(lambda x: 1.001 * x[0], (16,))
     said = judges.numbers_judge(near, lambda x: jnp.linalg.eigvalsh(x), square)
-    assert said.passed is False and "knows no bound on the rounding of `eigh`, so it guesses" in said.message
+    assert said.passed is False and "has no error bound for `eigh`, so it guesses" in said.message
 
 
 def test_a_solved_triangle_may_be_off_by_what_solving_costs():

@@ -37,9 +37,10 @@ def said(mean, reference=lambda x: x - row_means(x), x=X):
 )
 def test_a_size_that_is_written_in_is_found_by_trying(mean):
     verdict = said(mean)
-    assert "256 is written in. With 300 in its place, which is the length of axis 1 of x here, all of it" in str(
-        verdict
-    ).replace("\n", " ")
+    assert (
+        "256 is hard-coded in the kernel. With 300 in its place, the length of axis 1 of x here, the whole output"
+        in str(verdict).replace("\n", " ")
+    )
     assert verdict.next.startswith("take a length from the ref, x_ref.shape[axis]")
 
 
@@ -48,7 +49,7 @@ def test_the_number_of_turns_may_be_a_size_too():
         of_columns = [x[:, n * 100 : (n + 1) * 100] for n in range(3)]
         return sum(jnp.sum(part, axis=1, keepdims=True) for part in of_columns) / 128
 
-    assert "128 is written in. With 300 in its place" in said(mean).message.replace("\n", " ")
+    assert "128 is hard-coded in the kernel. With 300 in its place" in said(mean).message.replace("\n", " ")
 
 
 OTHER_NUMBERS = {
@@ -114,4 +115,4 @@ def test_a_length_that_any_number_may_stand_for_is_not_the_cause():
         return pl.pallas_call(kernel, out_shape=x, grid=(2,), in_specs=[block], out_specs=block)(x)
 
     verdict = judges.numbers_judge(fn, lambda x: x, jnp.ones((8, 256)))
-    assert verdict.passed is False and "128 is written in" not in verdict.message
+    assert verdict.passed is False and "128 is hard-coded" not in verdict.message

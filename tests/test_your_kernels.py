@@ -21,7 +21,7 @@ ROWS = {
 EXPLAINED = {
     "flash attention, causal": (),
     "splash attention, causal": ('marked "parallel"', "write block (0, 0) of m_scratch_ref", "so this is no fault"),
-    "paged attention": ("off by up to 3.7 %", "turns numbers to bfloat16 and multiplies"),
+    "paged attention": ("off by up to 3.7 %", "rounds values to bfloat16, which has 8 bits, and then multiplies"),
 }
 
 

@@ -69,7 +69,7 @@ def _exchanged(got: list[np.ndarray], want: list[Expected], names: tuple = ()) -
         pairs = [(got[first], want[second]), (got[second], want[first])]
         if all(_is(g, w) for g, w in pairs) and not _is(got[first], want[first]):
             one, other = (names[first][0], names[second][0]) if names else (f"Output {first}", f"output {second}")
-            what = f"{one} is what {other} should be, and the other way round: they are exchanged."
+            what = f"{one} and {other} are swapped: each is what the other should be."
             return Complaint(what, "return them in the other order.")
     return None
 
@@ -97,7 +97,7 @@ def _block(found: Finding) -> str:
         block = tuple(e // b for e, b in zip(found.first, output.block_shape, strict=True))
         return f"No grid step writes {_named(found, 'output block', block)}."
     block = tuple(output.indices[found.steps[-1]].tolist())
-    how = "written at step" if len(found.steps) == 1 else f"made at steps {call.step(int(found.steps[0]))} to"
+    how = "written at step" if len(found.steps) == 1 else f"computed at steps {call.step(int(found.steps[0]))} to"
     return f"{_named(found, 'Output block', block)}, {how} {call.step(int(found.steps[-1]))}, is wrong."
 
 
@@ -128,7 +128,7 @@ def _guess(found: Finding) -> str:
     if not found.want.guessed:
         return ""
     ops = ", ".join(f"`{name}`" for name in found.want.guessed)
-    return f"The judge knows no bound on the rounding of {ops}, so it guesses: a few roundings are allowed here."
+    return f"The judge has no error bound for {ops}, so it guesses: a few rounding errors are allowed here."
 
 
 def _described(result) -> str:

@@ -152,7 +152,7 @@ def centre_kernel(x_ref, o_ref):
     o_ref[...] = v - jnp.mean(v)
 
 
-# %% answer="02.8" name="divides by 256 whatever the width" judge="numbers" says="(?s)With arguments of float32.20,300.*256 is written in. With 300 in its place.*take a length from the ref"
+# %% answer="02.8" name="divides by 256 whatever the width" judge="numbers" says="(?s)With arguments of float32.20,300.*256 is hard-coded in the kernel. With 300 in its place.*take a length from the ref"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.sum(v, axis=1, keepdims=True) / 256
@@ -200,7 +200,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.10" name="uses the approximate reciprocal" judge="numbers" says="approx=True., which is right to a few digits only"
+# %% answer="02.10" name="uses the approximate reciprocal" judge="numbers" says="approx=True., which is accurate to only a few digits"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]
@@ -210,7 +210,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.10" name="mends the approximate reciprocal once" judge="numbers" says="(?s)a Newton step makes 16 of them.*one Newton step more"
+# %% answer="02.10" name="mends the approximate reciprocal once" judge="numbers" says="(?s)one Newton step makes that 16.*one more Newton step"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]
@@ -321,7 +321,7 @@ def centre_kernel(x_ref, o_ref):
 # +    o_ref[...] = v + jnp.mean(v, axis=1, keepdims=True)
 
 
-# %% answer="02.8" name="the mean in bfloat16" judge="numbers" says="(?s)nearly right.*kept, or sums\\s+collected, in\\s+bfloat16"
+# %% answer="02.8" name="the mean in bfloat16" judge="numbers" says="(?s)nearly right.*storing\\s+values,\\s+or\\s+accumulating,\\s+in\\s+bfloat16"
 # -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
 # +    o_ref[...] = v - jnp.mean(v.astype(jnp.bfloat16), axis=1, keepdims=True)
 
@@ -331,7 +331,7 @@ def centre_kernel(x_ref, o_ref):
 # +    o_ref[...] = jax.nn.standardize(v, axis=1)
 
 
-# %% answer="02.8" name="subtracts the first column" judge="numbers" says="(?s)should depend on x.:,\\s+1:256., and\\s+does not"
+# %% answer="02.8" name="subtracts the first column" judge="numbers" says="(?s)should depend on x.:,\\s+1:256.,\\s+but\\s+does\\s+not"
 # -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
 # +    o_ref[...] = v - v[:, :1]
 

@@ -506,7 +506,7 @@ def gathered(x, ids):
 # +                x_hbm.at[pl.ds(ids_ref[j] + 1, 1)], in_ref.at[b], in_sem.at[b]
 
 
-# %% answer="05.9" name="sends to row ids of the result" judge="numbers" says="should depend on x.63, :., and does not. It depends on x.0, :. instead"
+# %% answer="05.9" name="sends to row ids of the result" judge="numbers" says="should depend on x.63, :., but does not. It depends on x.0, :. instead"
 # -                out_ref.at[b], o_hbm.at[pl.ds(j, 1)], out_sem.at[b]
 # +                out_ref.at[b], o_hbm.at[pl.ds(ids_ref[j], 1)], out_sem.at[b]
 

@@ -105,7 +105,7 @@ def energy(x):
 # +    rows_ref[...] = jax.lax.dot_general(jnp.ones((1, v.shape[1])), v, along)
 
 
-# %% answer="06.5" name="has the two the wrong way round" judge="numbers" says="they are exchanged"
+# %% answer="06.5" name="has the two the wrong way round" judge="numbers" says="are swapped"
 def both_kernel(x_ref, rows_ref, columns_ref):
     rows_ref[...] = jnp.sum(x_ref[...], axis=0)
     columns_ref[...] = jnp.sum(x_ref[...], axis=1)
@@ -341,17 +341,17 @@ def both_sums(x):
 # +        squares = jnp.abs(pair)
 
 
-# %% answer="06.8" name="divides by the width of a register" judge="numbers" says="128 is written in. With 64 in its place(?s:.)*If the length of a part is meant, write 64"
+# %% answer="06.8" name="divides by the width of a register" judge="numbers" says="128 is hard-coded in the kernel. With 64 in its place(?s:.)*If you mean the length of a part, write 64"
 # -        mean = jnp.where(first, left, right) / 64
 # +        mean = jnp.where(first, left, right) / 128
 
 
-# %% answer="06.9" name="a product that overflows" judge="numbers" says="(?s)All is right where s is below 61,440.*shift\\s+s\\s+down before you multiply"
+# %% answer="06.9" name="a product that overflows" judge="numbers" says="(?s)The output is right where s is below 61,440.*shift\\s+s\\s+down before you multiply"
 # -    since_midnight = (s >> 2) * 34953 >> 19
 # +    since_midnight = s * 34953 >> 21
 
 
-# %% answer="06.9" name="through bfloat16" judge="numbers" says="(?s)turns integers to bfloat16, which holds 8 bits.*up to 86,399"
+# %% answer="06.9" name="through bfloat16" judge="numbers" says="(?s)converts integers to bfloat16, which holds 8 bits.*up to 86,399"
 # -    s = s_ref[...]
 # +    s = s_ref[...].astype(jnp.bfloat16).astype(jnp.int32)
 
@@ -361,7 +361,7 @@ def both_sums(x):
 # +    hours = since_midnight >> 6
 
 
-# %% answer="06.9" name="rounds to the nearest" judge="numbers" says="(?s)too\\s+large by 1.*to the nearest, where it should be rounded\\s+down"
+# %% answer="06.9" name="rounds to the nearest" judge="numbers" says="(?s)too\\s+large by 1.*to\\s+the\\s+nearest,\\s+instead\\s+of\\s+down"
 # -    since_midnight = (s >> 2) * 34953 >> 19
 # +    since_midnight = jnp.round(s.astype(jnp.float32) / 60).astype(jnp.int32)
 

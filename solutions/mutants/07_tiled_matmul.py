@@ -175,7 +175,7 @@ def gradients(x, w, g):
 # +        )
 
 
-# %% answer="07.4" name="rounds to bfloat16 on the way" judge="numbers" says="Turn to bfloat16 in the last line only"
+# %% answer="07.4" name="rounds to bfloat16 on the way" judge="numbers" says="Convert to bfloat16 only in the last line"
 def gradients(x, w, g):
     def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
         x, w, g = x_ref[...], w_ref[...], g_ref[...]
@@ -194,7 +194,7 @@ def gradients(x, w, g):
     return pl.pallas_call(kernel, out_shape=out)(x, w, g)
 
 
-# %% answer="07.4" name="the gradients in the other order" judge="numbers" says="Output 0 has shape|they are exchanged"
+# %% answer="07.4" name="the gradients in the other order" judge="numbers" says="Output 0 has shape|are swapped"
 def gradients(x, w, g):
     def kernel(x_ref, w_ref, g_ref, dw_ref, dx_ref):
         dx_ref[...] = jnp.dot(g_ref[...], w_ref[...].T, preferred_element_type=jnp.float32)
@@ -606,7 +606,7 @@ def fast(x, y):
 # +            acc[...] = product_of_pieces(c)
 
 
-# %% answer="07.10" name="rows for columns on the way out" judge="numbers" says="What lies at .0, 512. belongs at .512, 0."
+# %% answer="07.10" name="rows for columns on the way out" judge="numbers" says="The value at .0, 512. belongs at .512, 0."
 #          def block_out(t):
 # -            i, j = t // columns, t % columns
 # +            i, j = t % rows, t // rows

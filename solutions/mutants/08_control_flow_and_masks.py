@@ -33,7 +33,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = jnp.where(column < columns, x_ref[...], 0)
 
 
-# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="masks\\s+x_ref\\s+before\\s+its\\s+sum,\\s+and\\s+not\\s+before\\s+its\\s+maximum"
+# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="masks\\s+x_ref\\s+before\\s+its\\s+sum,\\s+but\\s+not\\s+before\\s+its\\s+maximum"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = x_ref[...]
 #      e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
@@ -80,7 +80,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    variance = jnp.mean(squares, axis=1, keepdims=True)
 
 
-# %% answer="08.3" name="computes in bfloat16" judge="numbers" says="collected, in\\s+bfloat16"
+# %% answer="08.3" name="computes in bfloat16" judge="numbers" says="accumulating,\\s+in\\s+bfloat16"
 # -    x = jnp.where(own, x_ref[...].astype(jnp.float32), 0)
 # +    x = jnp.where(own, x_ref[...], 0)
 #      centred = x - jnp.sum(x, axis=1, keepdims=True) / columns
@@ -449,7 +449,7 @@ def cumulated(x):
 # +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)
 
 
-# %% answer="08.2" name="the maximum is masked, and the sum is not" judge="numbers" says="before\\s+its\\s+maximum,\\s+and\\s+not\\s+before\\s+its\\s+sum"
+# %% answer="08.2" name="the maximum is masked, and the sum is not" judge="numbers" says="before\\s+its\\s+maximum,\\s+but\\s+not\\s+before\\s+its\\s+sum"
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.exp(x_ref[...] - jnp.max(x, axis=1, keepdims=True))
 
@@ -481,7 +481,7 @@ def cumulated(x):
 # -                value += carry
 
 
-# %% answer="08.10" name="rolls the other way" judge="numbers" says="(?s)should depend on\\s+x.0, :., and does\\s+not. It depends on\\s+x.2"
+# %% answer="08.10" name="rolls the other way" judge="numbers" says="(?s)should depend on\\s+x.0, :.,\\s+but\\s+does\\s+not.\\s+It\\s+depends on\\s+x.2"
 # -                    value += jnp.where(row >= distance, pltpu.roll(value, distance, 0), 0)
 # +                    value += jnp.where(row >= distance, pltpu.roll(value, 8 - distance, 0), 0)
 

@@ -16,7 +16,7 @@
 # +        @pl.when(pl.program_id(2) >= 0)
 
 
-# %% answer="09.1" name="one piece of the bias for all columns" judge="numbers" says="(?s)Output block .0, 1., made at steps .0, 1, 0. to .0, 1, 1., is wrong"
+# %% answer="09.1" name="one piece of the bias for all columns" judge="numbers" says="(?s)Output block .0, 1., computed at steps .0, 1, 0. to .0, 1, 1., is wrong"
 # -            pl.BlockSpec((1, 128), lambda i, j, k: (0, j)),
 # +            pl.BlockSpec((1, 128), lambda i, j, k: (0, 0)),
 
@@ -203,7 +203,7 @@ def mended(a, b):
 # +        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
 
 
-# %% answer="09.4" name="the ReLU at every step of 512" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 1., is wrong"
+# %% answer="09.4" name="the ReLU at every step of 512" judge="numbers" says="(?s)computed at steps .0, 0, 0. to .0, 0, 1., is wrong"
 # -    bm, bk, bn = min(m, 1024), min(k, 256), min(n, 1024)
 # +    bm, bk, bn = min(m, 1024), min(k, 512), min(n, 1024)
 
@@ -216,7 +216,7 @@ def mended(a, b):
 # +        o_ref[...] = jnp.maximum(o_ref[...] + part, 0)
 
 
-# %% answer="09.4" name="no sum along K" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 1., is wrong"
+# %% answer="09.4" name="no sum along K" judge="numbers" says="(?s)computed at steps .0, 0, 0. to .0, 0, 1., is wrong"
 def mended(a, b):
     (m, k), n = a.shape, b.shape[1]
     bm, bk, bn = min(m, 1024), min(k, 512), min(n, 1024)

@@ -250,7 +250,7 @@ def grad_w_b(x, y, g):
 # +            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, k)),
 
 
-# %% answer="10.3" name="db is a mean" judge="numbers" says="Each wrong element is 1/128 of the right one(?s:.)*a mean of 128 taken where a sum is asked for"
+# %% answer="10.3" name="db is a mean" judge="numbers" says="Each wrong element is 1/128 of the right one(?s:.)*a mean over 128 where a sum is needed"
 # -            rows_ref[...] += jnp.sum(dz.astype(jnp.float32), axis=0, keepdims=True)
 # +            rows_ref[...] += jnp.mean(dz.astype(jnp.float32), axis=0, keepdims=True)
 

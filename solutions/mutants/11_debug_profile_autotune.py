@@ -88,7 +88,7 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(jnp.abs(inside), axis=1, keepdims=True))
 
 
-# %% answer="11.2" name="one column too few" judge="numbers" says="should depend on x.:, 255., and does not"
+# %% answer="11.2" name="one column too few" judge="numbers" says="should depend on x.:, 255., but does not"
 # -        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
 # +        inside = jnp.where(column < n - 1, x_ref[...], -jnp.inf)
 

@@ -174,7 +174,7 @@ def window(x, start):
 # +    @pl.when((t == last) | (cols_ref[t] != cols_ref[t + 1]))
 
 
-# %% answer="12.5" name="adds up in bfloat16" judge="numbers" says="collect sums in float32"
+# %% answer="12.5" name="adds up in bfloat16" judge="numbers" says="accumulate in float32"
 # -    acc_ref[...] += product(a_ref[...], b_ref[...], 0, 0)
 # +    total = acc_ref[...].astype(jnp.bfloat16) + product(a_ref[...], b_ref[...], 0, 0).astype(jnp.bfloat16)
 # +    acc_ref[...] = total.astype(jnp.float32)

@@ -61,7 +61,7 @@
 # +    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, 0)
 
 
-# %% answer="14.3" name="one token too many" judge="numbers" says="a mask that is one\\s+off"
+# %% answer="14.3" name="one token too many" judge="numbers" says="a\\s+mask\\s+that\\s+is\\s+off\\s+by\\s+one"
 # -    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
 # +    s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) <= left, s, -jnp.inf)
 

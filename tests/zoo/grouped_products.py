@@ -163,14 +163,14 @@ BUGS = tuple(
             partial(grouped, together=added),
             grouped_in_jax,
             (X, W, *LISTS),
-            r"depends on w\[0, :, :\], and should not",
+            r"depends on w\[0, :, :\], but should not",
         ),
         (
             "rows of a tile taken for rows of x",
             partial(grouped, local=in_all_rows),
             grouped_in_jax,
             (X, W, *LISTS),
-            r"should depend on w\[1, :, :\], and does not\. It depends on w\[0, :, :\] instead",
+            r"should depend on w\[1, :, :\], but does not\. It depends on w\[0, :, :\] instead",
         ),
         (
             "the matrix of the tile's number",
@@ -191,7 +191,7 @@ BUGS = tuple(
             partial(gradients, masked=neither),
             gradients_in_jax,
             (X, G, *LISTS),
-            r"depends on x\[20:32, :\], and should not",
+            r"depends on x\[20:32, :\], but should not",
         ),
         (
             "gradient of an empty group",

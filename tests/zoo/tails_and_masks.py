@@ -227,7 +227,7 @@ BUGS = tuple(
             total,
             RAGGED,
             "numbers",
-            r"(?s)at \[0, 0\] is 15376; it should be 24340.*should depend on x\[16:20, :\], and does not.*mask",
+            r"(?s)at \[0, 0\] is 15376; it should be 24340.*should depend on x\[16:20, :\], but does not.*mask",
         ),
         (
             "causal mask off by one",
@@ -235,7 +235,7 @@ BUGS = tuple(
             causal_softmax,
             SCORES,
             "numbers",
-            r"(?s)step \(0,\).*it should be 1\. .*depends on scores\[:, 1\], and should not.*mask that is one off",
+            r"(?s)step \(0,\).*it should be 1\. .*depends on scores\[:, 1\], but should not.*mask that is off by one",
         ),
     )
 )

@@ -50,9 +50,9 @@ def nan_let_in(found: Finding) -> Complaint | None:
             continue
         at = ", ".join(map(str, np.argwhere(np.isnan(np.asarray(leaf)))[0].tolist()))
         return Complaint(
-            f"{argument_name(found, place)}[{at}] is NaN, and must not count; with 0 in its place all is right.",
-            "what must not count has to be replaced, by jnp.where, before it is multiplied: a weight of 0 does not put "
-            "NaN out, for 0 * NaN is NaN.",
+            f"{argument_name(found, place)}[{at}] is NaN and must not count; with 0 in its place the result is right.",
+            "values that must not count have to be replaced, by jnp.where, before they are multiplied: a weight of 0 "
+            "does not remove NaN, because 0 * NaN is NaN.",
         )
     return None
 
@@ -80,14 +80,14 @@ def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complai
     if len(missing := np.flatnonzero(needed & ~taken)):
         instead = f" It depends on {_part(name, more, leaves[place].ndim, axis)} instead." if len(more) else ""
         return Complaint(
-            f"{element} should depend on {_part(name, missing, leaves[place].ndim, axis)}, and does not.{instead}",
-            "what leaves it out: a mask, a slice, a condition, the number of turns? Or is something else there in its "
-            "place?",
+            f"{element} should depend on {_part(name, missing, leaves[place].ndim, axis)}, but does not.{instead}",
+            "find what leaves it out: a mask, a slice, a condition, or the number of iterations. Or something else "
+            "may be used in its place.",
         )
     if len(more):
         return Complaint(
-            f"{element} depends on {_part(name, more, leaves[place].ndim, axis)}, and should not.",
-            "what lets it in: a mask that is one off, a sum along another axis, an index?",
+            f"{element} depends on {_part(name, more, leaves[place].ndim, axis)}, but should not.",
+            "find what lets it in: a mask that is off by one, a sum along another axis, or a wrong index.",
         )
     return None
 

@@ -33,10 +33,10 @@ def written_in(found: Finding) -> Complaint | None:
             place, axis = _lengths(found)[to]
             name = argument_name(found, place)
             return Complaint(
-                f"{old} is written in. With {to} in its place, which is the length of axis {axis} of {name} here, all "
-                "of it is right.",
-                "take a length from the ref, x_ref.shape[axis], or let jnp.mean and the like count. If the length of a "
-                f"part is meant, write {to}.",
+                f"{old} is hard-coded in the kernel. With {to} in its place, the length of axis {axis} of {name} "
+                "here, the whole output is right.",
+                "take a length from the ref, x_ref.shape[axis], or use a function that counts for you, such as "
+                f"jnp.mean. If you mean the length of a part, write {to}.",
             )
     return None
 
@@ -53,8 +53,8 @@ def shifted(found: Finding) -> Complaint | None:
         if right := [old for old in sorted(bits) if old + by > 0 and _is_right_shifted(found, old, old + by)]:
             instead = ", or ".join(f"by {old + by} instead of {old}" for old in right)
             return Complaint(
-                f"The numbers are shifted one bit {way}: with a shift {instead}, all of it is right.",
-                "x >> n divides by 2 ** n and rounds down: which power of two belongs to the factor before it?",
+                f"The values are shifted one bit {way}: with a shift {instead}, the whole output is right.",
+                "x >> n divides by 2 ** n and rounds down. Check which power of two belongs to the factor before it.",
             )
     return None
 

@@ -12,8 +12,12 @@ from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding, confirmed, unwritten
 
 _ONE_OFF = {
-    "large": "is a quotient rounded up, or to the nearest, where it should be rounded down? Does a count begin with 1?",
-    "small": "is a quotient just below a whole number before it is rounded down? Does a count begin too late?",
+    "large": (
+        "check for a quotient that is rounded up, or to the nearest, instead of down, and for a count that starts at 1."
+    ),
+    "small": (
+        "check for a quotient just below an integer before it is rounded down, and for a count that starts too late."
+    ),
 }
 _REGISTER = (8, 128)  # rows and columns that are looked for elsewhere
 _MOST_PLACES = 10_000
@@ -24,7 +28,11 @@ def an_argument(found: Finding) -> Complaint | None:
     """Report an output that equals one of the arguments."""
     for number, arg in enumerate(found.leaves):
         if arg.shape == found.got.shape and arg.dtype == found.got.dtype and (arg == found.got).all():
-            return Complaint("", f"the output equals argument {number}, element by element: was the rest left out?")
+            return Complaint(
+                "",
+                f"the output equals argument {number}, element by element. Check whether the rest of the computation "
+                "is missing.",
+            )
     return None
 
 
@@ -36,7 +44,7 @@ def another_output(found: Finding) -> Complaint | None:
         if alike and not found.is_called and close(found.got, value).all():
             return Complaint(
                 f"{found.name} is what output {number} should be.",
-                f"which ref has which result? The refs of outputs stand in the order of out_shape; number {number} "
+                f"check which result goes to which ref. Output refs come in the order of out_shape; output {number} "
                 "is right already.",
             )
     return None
@@ -51,7 +59,7 @@ def transposed(found: Finding) -> Complaint | None:
     if found.made_by is not None and (within := _within_blocks(got, found.made_by[1].block_shape)) is not None:
         if _matches(found, within):
             return Complaint(
-                "Every block is where it should be, and is the transpose of what it should be.",
+                "Every block is in the right place, but transposed.",
                 "transpose inside the kernel too: x_ref[...].T.",
             )
     if got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
@@ -74,8 +82,8 @@ def shifted(found: Finding) -> Complaint | None:
                 if _matches(found, np.roll(found.got, -way, axis)):
                     towards = "end" if way > 0 else "beginning"
                     return Complaint(
-                        f"The numbers are right, and lie {abs(way)} too far towards the {towards} of axis {axis}.",
-                        "look for a 1 too many or too few: in an index map, in a slice, in the start of a loop.",
+                        f"The values are right, but {abs(way)} too far towards the {towards} of axis {axis}.",
+                        "look for an off-by-one error in an index map, a slice, or the start of a loop.",
                     )
     return None
 
@@ -90,9 +98,9 @@ def misplaced(found: Finding) -> Complaint | None:
     if len(fits) != 1:
         return None
     return Complaint(
-        f"What lies at [{_listed(first)}] belongs at [{_listed(fits[0])}].",
-        "is another block read than the one that is written? Compare the indices in the index maps, or in the slices "
-        "of the copies in and out: which counts rows, which columns?",
+        f"The value at [{_listed(first)}] belongs at [{_listed(fits[0])}].",
+        "the kernel may read another block than the one it writes. Compare the indices in the index maps, or in the "
+        "slices of the copies in and out: which one counts rows, and which columns?",
     )
 
 
@@ -130,7 +138,7 @@ def scaled(found: Finding) -> Complaint | None:
     if not np.isfinite(got).all() or not np.isfinite(want).all():
         return None
     if not got.any():
-        return Complaint("Each wrong element is 0.", "is anything written there but the zeros it began with?")
+        return Complaint("Each wrong element is 0.", "check whether anything is written there after the initial zeros.")
     same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal up to the rounding of both
     if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
         return _times(ratio.mean())
@@ -141,7 +149,7 @@ def scaled(found: Finding) -> Complaint | None:
         way, one_off = "large" if off.mean() > 0 else "small", found.got.dtype.kind in "iu" and abs(off.mean()) == 1
         return Complaint(
             f"Each wrong element is too {way} by {abs(off.mean()):.4g}.",
-            _ONE_OFF[way] if one_off else "is a term added twice, or left out?",
+            _ONE_OFF[way] if one_off else "check for a term that is added twice or left out.",
         )
     return None
 
@@ -157,16 +165,16 @@ def _multiple(found: Finding, got: np.ndarray, want: np.ndarray) -> Complaint | 
 def _times(by: float) -> Complaint:
     if abs(by + 1) < 1e-3:
         return Complaint(
-            "Each wrong element is the negative of the right one.", "is a difference taken the wrong way round?"
+            "Each wrong element is the negative of the right one.", "check for a difference whose operands are swapped."
         )
     if (part := round(1 / by)) > 2 and abs(by * part - 1) < 1e-3:
         return Complaint(
             f"Each wrong element is 1/{part} of the right one.",
-            f"is a mean of {part} taken where a sum is asked for, or is something divided by {part} twice?",
+            f"check for a mean over {part} where a sum is needed, or for a value that is divided by {part} twice.",
         )
     return Complaint(
         f"Each wrong element is {by:.4g} times the right one.",
-        "is a factor left out or in excess, or are steps added up more than once?",
+        "check for a factor that is missing or applied twice, or for steps that are added more than once.",
     )
 
 
@@ -175,8 +183,8 @@ def swallowed_nan(found: Finding) -> Complaint | None:
     if np.isfinite(found.want.value[found.first].astype(np.float64)) or unwritten(found.got)[found.first]:
         return None
     return Complaint(
-        "The right answer is not a finite number there, and the kernel says otherwise.",
-        "NaN and infinity must come through: do not replace them, and mask by position, not by value.",
+        "The right answer there is not finite, but the kernel's is.",
+        "NaN and infinity must propagate: do not replace them, and mask by position, not by value.",
     )
 
 

@@ -26,8 +26,8 @@ def through_float32(found: Finding) -> Complaint | None:
         return None
     return Complaint(
         "",
-        "integers this large are off by less than one part in four million: somewhere on the way they were "
-        "float32, which holds 24 bits. Compute in the dtype you were given.",
+        "integers this large are off by less than one part in four million, so an intermediate value was float32, "
+        "which holds 24 bits. Compute in the dtype of the arguments.",
     )
 
 
@@ -41,30 +41,30 @@ def too_few_bits(found: Finding) -> Complaint | None:
         if not _approximates(found):
             return None
         return Complaint(
-            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
-            "makes 16 of them, and a float32 has 24.",
-            "take one Newton step more, or leave approx=True out; or find a formula without a division.",
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which gives 8 bits here; one Newton step makes "
+            "that 16, and a float32 has 24.",
+            "add one more Newton step, or remove approx=True; or find a formula without a division.",
         )
     if _approximates(found):
         return Complaint(
-            f"{what} The kernel calls pl.reciprocal(..., approx=True), which is right to a few digits only.",
-            "leave approx=True out.",
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which is accurate to only a few digits.",
+            "remove approx=True.",
         )
     if not _is_narrow_somewhere(found):
         return None
     kept = _kept_narrow(found)
     if not kept and _rounds_a_factor(found):
         return Complaint(
-            f"{what} The kernel turns numbers to bfloat16 and multiplies them then; bfloat16 has 8 bits.",
-            "multiply them in float32. If it is meant so, as in flash attention of bfloat16, let the reference "
-            "round the same numbers: jax.lax.reduce_precision(p, 8, 7).",
+            f"{what} The kernel rounds values to bfloat16, which has 8 bits, and then multiplies them.",
+            "multiply them in float32. If this is intended, as in flash attention in bfloat16, round the same values "
+            "in the reference: jax.lax.reduce_precision(p, 8, 7).",
         )
     return Complaint(
         what
         + (f" {kept} is bfloat16." if kept else "")
-        + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
-        "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
-        "dot. Turn to bfloat16 in the last line only, and not before a product.",
+        + " An error this large comes from storing values, or accumulating, in bfloat16, which has 8 bits.",
+        "accumulate in float32: use a float32 scratch or output block, and preferred_element_type=jnp.float32 in "
+        "every dot. Convert to bfloat16 only in the last line, never before a matmul.",
     )
 
 
@@ -76,11 +76,12 @@ def nearly_right(found: Finding) -> Complaint | None:
     what, error = off
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
         return Complaint(
-            what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
+            what,
+            "check for a constant that is slightly off, n instead of n - 1, a missing term, or a formula that cancels.",
         )
     return Complaint(
         what,
-        "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
+        "check for a missing term, a rounded constant, or a formula that cancels. Compute in the dtype asked for.",
     )
 
 
@@ -104,7 +105,10 @@ def _nearly_right(found: Finding) -> tuple[str, float] | None:
         return None
     if ((exact == 0) & (found.want.bound == 0))[found.wrong].any():  # no rounding makes something of nothing
         return None
-    return f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed.", error
+    return (
+        f"The whole output is nearly right: it is off by up to {_share(error)}, and {_share(allowed)} is allowed.",
+        error,
+    )
 
 
 def narrowed(found: Finding) -> Complaint | None:
@@ -120,9 +124,9 @@ def narrowed(found: Finding) -> Complaint | None:
         bits = int(jnp.finfo(new).nmant) + 1
         if largest > 2**bits:
             return Complaint(
-                f"The kernel turns integers to {np.dtype(new).name}, which holds {bits} bits; those of the arguments "
-                f"go up to {largest:,}.",
-                "use float32, which holds every integer up to 16,777,216, or stay with integers.",
+                f"The kernel converts integers to {np.dtype(new).name}, which holds {bits} bits, but the arguments "
+                f"contain integers up to {largest:,}.",
+                "use float32, which holds every integer up to 16,777,216, or keep them integers.",
             )
     return None
 
@@ -138,9 +142,9 @@ def overflowed(found: Finding) -> Complaint | None:
         if least > 0 and (arg < least).mean() > 0.1 and found.wrong[arg >= least].mean() > 0.9:
             name = argument_name(found, place)
             return Complaint(
-                f"All is right where {name} is below {least:,}, and nearly nothing from there on.",
-                "how large is each intermediate result there? An int32 ends at 2,147,483,647, an int16 at 32,767, and "
-                f"both wrap around: shift {name} down before you multiply, or multiply by less.",
+                f"The output is right where {name} is below {least:,}, and almost all wrong from there on.",
+                "check how large each intermediate result gets. An int32 ends at 2,147,483,647 and an int16 at "
+                f"32,767, and both wrap around: shift {name} down before you multiply, or multiply by less.",
             )
     return None
 
@@ -156,7 +160,7 @@ def wrapped(found: Finding) -> Complaint | None:
         fits = (-limit <= got) & (got < limit) & ~((-limit <= want) & (want < limit))
         if (fits & ((got - want) % (1 << bits) == 0)).all():
             return Complaint(
-                f"Numbers too large for int{bits} have wrapped around: each is off by a multiple of {1 << bits:,}.",
+                f"Values too large for int{bits} have wrapped around: each is off by a multiple of {1 << bits:,}.",
                 "widen before you compute: x_ref[...].astype(jnp.int32), or preferred_element_type=jnp.int32 in a dot.",
             )
     return None

@@ -43,7 +43,7 @@ class Probe:
 
     def __post_init__(self) -> None:
         if self.grid is not None and not _is_step(self.after, self.grid):
-            raise ValueError(f"after is {self.after}, which is no step of the grid {self.grid}.")
+            raise ValueError(f"after is {self.after}, which is not a step of the grid {self.grid}.")
 
 
 def first_wrong(found: Finding) -> Complaint | None:
