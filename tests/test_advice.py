@@ -76,7 +76,7 @@ TAKEN = [
     Taken("03.12", "never sets the sum to zero", "set o_ref at the first step", {"        hidden =": FIRST_ALONE}),
     Taken("04.1", "stops before the last block", r"pl.cdiv\(64, 8\) = 8 steps", {"max(last, 1)": "pl.cdiv(rows, 8)"}),
     Taken(
-        "04.1", "returns element numbers", "block numbers, counted from 0", {"rows - 8 - 8 * i": "rows // 8 - 1 - i"}
+        "04.1", "returns element numbers", "block indices, counted from 0", {"rows - 8 - 8 * i": "rows // 8 - 1 - i"}
     ),
     Taken("04.2", "takes the row by the output's rows", "did you mean j", {"(0, i)": "(0, j)"}),
     Taken("04.6", "turns the axes round", "did you mean i", {"(k, j, i)": "(i, j, k)"}),

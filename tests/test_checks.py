@@ -178,8 +178,8 @@ def uses_an_empty_kernel(x, y):
 @pytest.mark.parametrize(
     "id, defined, says",
     [
-        ("01.2", forgot_return, "It returned nothing"),
-        ("01.4", no_return_value, "It returned nothing"),
+        ("01.2", forgot_return, "The function returned nothing"),
+        ("01.4", no_return_value, "The function returned nothing"),
         ("01.2", uses_an_empty_kernel, "empty_kernel writes nothing"),
     ],
 )

@@ -113,7 +113,7 @@ def said_of(blocks, **how):
 def test_a_lost_sum_is_told_with_what_the_step_finds_instead():
     said = said_of(3)
     assert "(0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it at step (1, 0): the" in said
-    assert "the running sum is gone. In its buffer lies what step (0, 1) left of block (1, 0)." in said
+    assert "the running sum is gone. Its buffer holds what step (0, 1) left of block (1, 0)." in said
 
 
 def test_a_sum_that_is_kept_by_luck_is_refused_and_called_so():
@@ -144,34 +144,34 @@ def test_where_an_operation_follows_the_output_may_lie_in_vmem(behind):
     ]
     assert bool(kept) != in_hbm
     said = order.revisit(grid.walk(fn, x)).what
-    assert ("left VMEM" in said) == in_hbm and ("nobody promises what it finds there. If o_ref" in said) != in_hbm
+    assert ("left VMEM" in said) == in_hbm and ("what it finds there is undefined. If o_ref" in said) != in_hbm
 
 
 @pytest.mark.parametrize(
     "blocks, collects, says",
     [
-        (3, True, "the running sum is gone: in its buffer lies what step (0, 1) left of block (1, 0). If XLA keeps"),
+        (3, True, "the running sum is gone: its buffer holds what step (0, 1) left of block (1, 0). If XLA keeps"),
         (3, False, "If o_ref lies in HBM, it finds what step (0, 1) left of block (1, 0). If XLA keeps all of it in"),
-        (2, True, "the block comes back to the buffer that it left, and finds its own numbers, by luck. If XLA"),
+        (2, True, "the block happens to get the buffer that it left, which still holds its values. If XLA"),
     ],
 )
 def test_what_may_be_found_is_said_for_both_places(blocks, collects, says):
     fn = lambda x: folded(blocks, collects=collects)(x) * 2  # noqa: E731
     said = order.revisit(grid.walk(fn, jnp.ones((ROWS * blocks, 256)))).what
     assert said.startswith(
-        "Output block (0, 0) of o_ref is left after step (0, 0), and the grid comes back to it at step"
+        "The grid leaves output block (0, 0) of o_ref after step (0, 0) and comes back to it at step"
     )
-    assert says in said and said.endswith("and keeps its numbers, by luck.")
+    assert says in said and said.endswith("its own memory and keeps its values.")
 
 
 def test_the_judge_refuses_it_wherever_it_lies():
     x = jnp.arange(ROWS * 3 * 256.0).reshape(ROWS * 3, 256)
     said = judges.simulator_judge(lambda x: folded(3)(x) * 2, lambda x: x.reshape(len(x), 2, 128).sum(1) * 2, x)
-    assert said.passed is False and "nobody promises what it finds there" in said.message
+    assert said.passed is False and "what it finds there is undefined" in said.message
 
 
 def test_with_one_buffer_two_blocks_are_too_many():
-    assert "the running sum is gone. In its buffer lies what step (0, 1) left of block (1, 0)." in said_of(2, buffers=1)
+    assert "the running sum is gone. Its buffer holds what step (0, 1) left of block (1, 0)." in said_of(2, buffers=1)
 
 
 def test_one_visit_of_each_block_is_no_return():

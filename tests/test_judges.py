@@ -120,7 +120,7 @@ BUGS = {
     "writes to an input, now and then": (blocked(in_place_when_kernel), "numbers", "writes to its input x_ref"),
     "writes to an input by a copy": (blocked(copies_back_kernel), "numbers", "writes to its input x_ref"),
     "returns a list": (lambda x, y: [blocked()(x, y)], "numbers", "returns a list of 1; it should return an array"),
-    "returns nothing": (lambda x, y: None, "numbers", "It returned nothing"),
+    "returns nothing": (lambda x, y: None, "numbers", "The function returned nothing"),
     "writes nothing": (blocked(names_only_kernel), "numbers", "names_only_kernel writes nothing to o_ref"),
     "unrolled": (blocked(unrolled_kernel), "numbers", "unrolled_kernel is [0-9],[0-9]+ operations long"),
     "+= without a start": (blocked(plus_equals_kernel), "numbers", "is nan; it should be"),
@@ -185,7 +185,7 @@ def test_a_block_that_the_reference_multiplies_by_zero_is_not_needed():
     said = judges.judge(
         pl.pallas_call(twice_kernel, out_shape=x, grid=(4,), in_specs=[spec], out_specs=spec), reference, x
     )
-    assert said[-1].passed is False and "the result there needs" not in said[-1].message
+    assert said[-1].passed is False and "but the result needs" not in said[-1].message
 
 
 def test_mask_by_multiplying_is_caught_although_the_cpu_compiler_would_hide_it():
@@ -244,7 +244,7 @@ def doubled_row_by_row(x, unroll):
 def test_an_unroll_that_leaves_turns_over_explains_a_crash():
     x = jnp.ones((20, 128))
     said = judges.compiler_judge(functools.partial(doubled_row_by_row, unroll=8), lambda x: 2 * x, x)
-    assert "has 20 turns and unroll=8, which leaves 4 turns over" in said.message
+    assert "has 20 iterations and unroll=8, which leaves 4 iterations over" in said.message
     assert "choose an unroll that divides 20: 1, 2, 4, 5, 10;" in said.next
     assert judges.compiler_judge(functools.partial(doubled_row_by_row, unroll=5), lambda x: 2 * x, x).passed
 

@@ -52,7 +52,7 @@ BY_NAN = {
 def test_garbage_told_by_its_being_nan(name):
     said = verdict(BY_NAN[name])
     assert said.judge == "simulator" and said.passed is False
-    assert "With 1234.5 there instead, its results are wrong" in said.message and "by where it lies" in said.next
+    assert "With 1234.5 there instead, its results are wrong" in said.message and "by its position" in said.next
 
 
 COMPARED = {
@@ -71,7 +71,7 @@ def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(name):
     said = verdict(keep, of=keep)
     assert said.judge == "simulator" and said.passed is False
     assert f"wrong with {filling} past the end of the array that x_ref reads" in said.message
-    assert "never true for NaN" in said.message and "y > 0 is no mask" in said.next
+    assert "always false for NaN" in said.message and "y > 0 is no mask" in said.next
 
 
 def test_integers_that_neither_the_largest_nor_the_smallest_one_shows():

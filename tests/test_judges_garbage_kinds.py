@@ -255,7 +255,7 @@ CHOSEN = {
     "minimum in scratch": (in_scratch(smaller), least, X, ("in kept_ref", FIRST, READ)),
     "maximum of positive numbers": (in_scratch(larger), most, abs(X) + 1, ("wrong with inf in kept_ref", READ)),
     "minimum of negative numbers": (in_scratch(smaller), least, -abs(X) - 1, ("wrong with -inf in kept_ref", READ)),
-    "maximum by fmax": (in_scratch(jnp.fmax), most, X, ("asks whether a value is NaN", "in kept_ref", READ)),
+    "maximum by fmax": (in_scratch(jnp.fmax), most, X, ("tests for NaN", "in kept_ref", READ)),
     "maximum in SMEM": (in_smem(), lambda x: jnp.full((8, 128), x.max()), X, ("in most_ref", FIRST, READ)),
     "maximum in memory of the body": (in_a_loop(), most, X, ("in most_ref, which is read", READ)),
     "maximum in HBM": (in_hbm(begin=False), most, X, ("in o_hbm, which is read", READ)),

@@ -32,14 +32,16 @@ def said_of(x_map, steps=(3, 4), x=X):
 @pytest.mark.parametrize(
     "x_map, steps, says",
     [
-        (lambda i, j: (j, i), (3, 4), "x_ref's map returns j first. j goes 0 to 3; the array has 3 blocks there. "
-         "i goes 0 to 2: did you mean i?"),
-        (lambda r, c: (0, r), (6, 4), "x_ref's map returns r second. r goes 0 to 5; the array has 4 blocks there. "
-         "c goes 0 to 3: did you mean c?"),
+        (lambda i, j: (j, i), (3, 4),
+         "x_ref's map returns j first. j runs from 0 to 3, but the array has 3 blocks there. "
+         "i runs from 0 to 2: did you mean i?"),
+        (lambda r, c: (0, r), (6, 4),
+         "x_ref's map returns r second. r runs from 0 to 5, but the array has 4 blocks there. "
+         "c runs from 0 to 3: did you mean c?"),
         (lambda *at: (at[1], 0), (3, 4), "x_ref's map returns index 1 of the grid first. index 1 of"),
-        (lambda i, j: (i + 1, j), (3, 4), "blocks are counted from 0: is the grid one step too long, or is 1 added"),
-        (lambda i, j: (8 * i, j), (3, 4), "an index map returns block numbers, counted from 0: not element numbers"),
-        (lambda i, j: (i - 1, j), (3, 4), "the last of n is n - 1"),
+        (lambda i, j: (i + 1, j), (3, 4), "blocks are counted from 0: check whether the grid"),
+        (lambda i, j: (8 * i, j), (3, 4), "an index map returns block indices, counted from 0, not element indices"),
+        (lambda i, j: (i - 1, j), (3, 4), "the last of n blocks is n - 1"),
     ],
 )  # fmt: skip
 def test_the_advice_is_in_the_words_of_the_map(x_map, steps, says):
@@ -49,7 +51,7 @@ def test_the_advice_is_in_the_words_of_the_map(x_map, steps, says):
 def test_where_there_is_one_block_it_is_number_0():
     row = jax.ShapeDtypeStruct((8, 512), jnp.float32)
     said = said_of(lambda i, j: (i, j), x=row)
-    assert said.next.endswith("i goes 0 to 2; the array has 1 block there. The only one is number 0.")
+    assert said.next.endswith("i runs from 0 to 2, but the array has 1 block there. The only valid index is 0.")
 
 
 def past_the_last_row(i, j):
@@ -61,9 +63,9 @@ def past_the_end_of_a_row(i, j):
 
 
 def test_only_a_block_behind_the_whole_array_stops_a_v5e():
-    assert said_of(past_the_last_row).what.endswith("of shape (8, 128). A v5e stops there.")
+    assert said_of(past_the_last_row).what.endswith("of shape (8, 128). A v5e halts there.")
     assert said_of(past_the_end_of_a_row).what.endswith("of shape (8, 128).")
-    assert said_of(lambda i, j: (0, j + 1), x=jax.ShapeDtypeStruct((8, 512), jnp.float32)).what.endswith("stops there.")
+    assert said_of(lambda i, j: (0, j + 1), x=jax.ShapeDtypeStruct((8, 512), jnp.float32)).what.endswith("halts there.")
 
 
 @needs_libtpu

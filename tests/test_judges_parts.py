@@ -272,7 +272,7 @@ def test_the_order_of_a_grid():
         "Output block (0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it"
     )
     assert said.next == (
-        "o_ref stays the same along axis 0 of the grid, and another axis moves it in between: put axis 0 last."
+        "o_ref stays the same along axis 0 of the grid, but another axis changes it in between: put axis 0 last."
     )
 
 
@@ -329,15 +329,15 @@ def test_a_second_visit_is_refused_whoever_writes(writes):
     assert judges.numbers_judge(fn, doubled, x).passed
     said = judges.simulator_judge(fn, doubled, x)
     assert said.passed is False
-    assert "came back to it at step (1, 0). It is not fetched again: what the kernel does not write" in said.message
-    assert said.next.endswith("another axis moves it in between: put axis 0 last.")
+    assert "came back to it at step (1, 0). It is not fetched again: whatever the kernel does not write" in said.message
+    assert said.next.endswith("another axis changes it in between: put axis 0 last.")
 
 
 def test_every_axis_that_comes_too_early_is_named():
     early = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 2, 3), moves=2), jnp.ones((16, 128))))
     assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 behind" in early.next
     between = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 3), moves=1), jnp.ones((16, 128))))
-    assert between.next.endswith("axis 1 moves it in between: put axis 0 behind that one, and leave axis 2 last.")
+    assert between.next.endswith("axis 1 changes it in between: put axis 0 after that one, and leave axis 2 last.")
     assert order.revisit(grid.walk(double_where_asked(lambda: True, moves=0), jnp.ones((16, 128)))) is None
 
 
@@ -518,7 +518,7 @@ def test_a_map_that_leaves_out_a_grid_axis_is_asked_about_it():
     assert short.next.endswith("= 3 steps. Check whether the grid is too short.")
 
 
-@pytest.mark.parametrize("axis, says", [(0, "It should keep what it holds"), (1, "check the condition")])
+@pytest.mark.parametrize("axis, says", [(0, "it should keep what it holds"), (1, "check the condition")])
 def test_a_sum_that_is_set_again_is_told_from_a_condition_on_the_wrong_axis(axis, says):
     """The condition on axis 1 asks for the sum of the other axis: it is the condition then that is wrong."""
 

@@ -25,7 +25,7 @@ def said(fn, *args):
     [
         (8, None),
         (16, None),
-        (12, "At step (1,) start is 12, and the program for a chip may well begin at 8."),
+        (12, "At step (1,) start is 12, so on a chip the access may begin at 8 instead."),
         (4, "(1,) start is 4,"),
     ],
 )

@@ -20,7 +20,7 @@ ROWS = {
 # What the page explains about some.
 EXPLAINED = {
     "flash attention, causal": (),
-    "splash attention, causal": ('marked "parallel"', "write block (0, 0) of m_scratch_ref", "so this is no fault"),
+    "splash attention, causal": ('marked "parallel"', "write block (0, 0) of m_scratch_ref", "so this is not an error"),
     "paged attention": ("off by up to 3.7 %", "rounds values to bfloat16, which has 8 bits, and then multiplies"),
 }
 

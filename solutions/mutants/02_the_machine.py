@@ -336,7 +336,7 @@ def centre_kernel(x_ref, o_ref):
 # +    o_ref[...] = v - v[:, :1]
 
 
-# %% answer="02.8" name="unrolls by 8" judge="compiler" says="A loop in it has 20 turns and unroll=8(?s:.)*choose an unroll that divides 20"
+# %% answer="02.8" name="unrolls by 8" judge="compiler" says="A loop in it has 20 iterations and unroll=8(?s:.)*choose an unroll that divides 20"
 def centre_kernel(x_ref, o_ref):
     def row(i, carry):
         v = x_ref[pl.ds(i, 1), :]

@@ -441,7 +441,7 @@ def two_products(x, w, v):
 # +    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))
 
 
-# %% answer="03.11" name="cuts the columns as well" judge="numbers" says="the result there depends on 9 blocks"
+# %% answer="03.11" name="cuts the columns as well" judge="numbers" says="but the result depends on 9 blocks"
 def rms_rows(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...].astype(jnp.float32)

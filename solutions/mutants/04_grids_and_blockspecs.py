@@ -60,7 +60,7 @@ def index_maps():
     return lambda i, j: (j, i), lambda i, j: j, lambda i, j: (i, j)
 
 
-# %% answer="04.2" name="adds the first part of the row everywhere" judge="numbers" says="r_ref holds block .0, 0.; the result there needs block .0, 1."
+# %% answer="04.2" name="adds the first part of the row everywhere" judge="numbers" says="r_ref holds block .0, 0., but the result needs block .0, 1."
 def index_maps():
     return lambda i, j: (j, i), lambda i, j: (0, 0), lambda i, j: (i, j)
 
@@ -139,7 +139,7 @@ def order(down, across):
     return (across, down), lambda j, i: (i, 0), lambda j, i: (0, j), lambda i, j: (i, j)
 
 
-# %% answer="04.5" name="keeps one strip of w for all" judge="numbers" says="w_ref holds block .0, 0.; the result there needs block .0, 1."
+# %% answer="04.5" name="keeps one strip of w for all" judge="numbers" says="w_ref holds block .0, 0., but the result needs block .0, 1."
 def order(down, across):
     return (down, across), lambda i, j: (i, 0), lambda i, j: (0, 0), lambda i, j: (i, j)
 

@@ -1,7 +1,7 @@
 # Wrong answers to the exercises of lesson 5: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-# %% answer="05.1" name="does not wait for what comes in" judge="simulator" says="reads buffer_ref.*before the copy of x_hbm into it has been waited for"
+# %% answer="05.1" name="does not wait for what comes in" judge="simulator" says="reads buffer_ref.*before it has waited for the copy of x_hbm into it"
 # -    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
 # -    arriving.start()
 # -    arriving.wait()
@@ -31,7 +31,7 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
     leaving.wait()
 
 
-# %% answer="05.1" name="takes semaphores 1 and 2 of two" judge="simulator" says="starts a copy on sem.2., and sem has 2: they are counted from 0"
+# %% answer="05.1" name="takes semaphores 1 and 2 of two" judge="simulator" says="starts a copy on sem.2., but sem has 2, counted from 0"
 # -    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
 # +    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1])
 
@@ -72,7 +72,7 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 # -        fetch(i).wait()
 
 
-# %% answer="05.2" name="forgets that the last chunk has no next one" judge="simulator" says="x_hbm.64:80., and x_hbm has 64.*(?s:.)*last turn"
+# %% answer="05.2" name="forgets that the last chunk has no next one" judge="simulator" says="x_hbm.64:80., but x_hbm has 64.*(?s:.)*last iteration"
 # -        @pl.when(i + 1 < chunks)
 # -        def ahead():
 # -            fetch(i + 1).start()
@@ -91,7 +91,7 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 # +        o_ref[...] += in_ref[0]
 
 
-# %% answer="05.2" name="waits for the next one" judge="simulator" says="in_ref.0. before the copy of x_hbm into it has been waited for"
+# %% answer="05.2" name="waits for the next one" judge="simulator" says="in_ref.0. before it has waited for the copy of x_hbm into it"
 #              fetch(i + 1).start()
 # +            fetch(i + 1).wait()
 
@@ -317,7 +317,7 @@ def tripled(x):
     )(x)
 
 
-# %% answer="05.7" name="waits for two in a grid of one step" judge="simulator" says="waits on out_sem.-1. .*semaphores count from 0.*(?s:.)*is there a step before it"
+# %% answer="05.7" name="waits for two in a grid of one step" judge="simulator" says="waits on out_sem.-1. .*semaphores are counted from 0.*(?s:.)*no earlier step has started a copy"
 # -        @pl.when((i == last) & (i >= 1))
 # -        def last_but_one():
 # -            send(i - 1).wait()
@@ -557,7 +557,7 @@ def waves(x):
 # +            return pltpu.make_async_copy(buffer_ref.at[b], chunk, out_sem.at[0])
 
 
-# %% answer="05.10" name="buffers in bfloat16" judge="numbers" says="(?s)copies float32 into a buffer of\\s+bfloat16.*the dtype of what it is copied from"
+# %% answer="05.10" name="buffers in bfloat16" judge="numbers" says="(?s)copies float32 into a buffer of\\s+bfloat16.*the dtype of the source"
 # -            pltpu.VMEM((buffers, size, 128), x.dtype),
 # +            pltpu.VMEM((buffers, size, 128), jnp.bfloat16),
 

@@ -40,7 +40,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    e = jnp.where(column < columns, e, 0)
 
 
-# %% answer="08.2" name="takes NaN out" judge="simulator" says="tell garbage by where it lies"
+# %% answer="08.2" name="takes NaN out" judge="simulator" says="detect garbage by its position"
 # -    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = jnp.where(jnp.isnan(x_ref[...]), -jnp.inf, x_ref[...])
@@ -355,7 +355,7 @@ def cumulated(x):
     return pl.pallas_call(kernel, out_shape=x)(x)
 
 
-# %% answer="08.10" name="the second block begins at 0" judge="numbers" says="carry what is needed"
+# %% answer="08.10" name="the second block begins at 0" judge="numbers" says="carry a sum or a maximum"
 # -        @pl.when(pl.program_id(0) == 0)
 # +        @pl.when(pl.program_id(0) >= 0)
 

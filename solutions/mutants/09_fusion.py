@@ -90,7 +90,7 @@ def layer(x, w, b, activation):
 # +    )(x, q.astype(x.dtype), scale.reshape(1, n))
 
 
-# %% answer="09.2" name="one piece of the scale for all columns" judge="numbers" says="(?s)scale_ref holds block .0, 0.; the result there\\s+needs block .0, 1."
+# %% answer="09.2" name="one piece of the scale for all columns" judge="numbers" says="(?s)scale_ref holds block .0,\\s+0.,\\s+but\\s+the\\s+result\\s+needs block .0, 1."
 # -            pl.BlockSpec((1, 128), lambda j: (0, j)),
 # +            pl.BlockSpec((1, 128), lambda j: (0, 0)),
 
@@ -594,7 +594,7 @@ def norm_product(x, w):
 # +        wide = (q_ref[...] * scale_ref[...]).astype(x_ref.dtype)
 
 
-# %% answer="09.2" name="one piece of q for all columns" judge="numbers" says="(?s)q_ref holds block .0, 0.; the result there\\s+needs block .0, 1."
+# %% answer="09.2" name="one piece of q for all columns" judge="numbers" says="(?s)q_ref holds block .0,\\s+0.,\\s+but\\s+the\\s+result\\s+needs block .0, 1."
 # -            pl.BlockSpec((k, 128), lambda j: (0, j)),
 # +            pl.BlockSpec((k, 128), lambda j: (0, 0)),
 
@@ -626,7 +626,7 @@ def norm_product(x, w):
 # +        o_ref[...] = (s * (jax.lax.rsqrt(mean) + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
 
 
-# %% answer="09.6" name="the first block of r for all rows" judge="numbers" says="(?s)r_ref holds block\\s+.0, 0.; the result there needs block .1, 0."
+# %% answer="09.6" name="the first block of r for all rows" judge="numbers" says="(?s)r_ref holds block\\s+.0, 0., but the result needs block .1, 0."
 # -        in_specs=[block, block, pl.BlockSpec((1, n), lambda i: (0, 0))],
 # +        in_specs=[block, pl.BlockSpec((rows, n), lambda i: (0, 0)), pl.BlockSpec((1, n), lambda i: (0, 0))],
 

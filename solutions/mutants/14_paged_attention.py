@@ -189,7 +189,7 @@
 # +    count = lengths_ref[b] // PAGE
 
 
-# %% answer="14.6" name="every column of the table" judge="numbers" says="that reaches\\s+outside"
+# %% answer="14.6" name="every column of the table" judge="numbers" says="that\\s+is\\s+out\\s+of\\s+bounds"
 # -    count = pl.cdiv(lengths_ref[b], PAGE)
 # +    count = table_ref.shape[1]
 
@@ -238,7 +238,7 @@
 # +        return total + rows.sum(axis=0, keepdims=True)
 
 
-# %% answer="14.7" name="asks for a page that is not there" judge="simulator" says="that reaches\\s+outside"
+# %% answer="14.7" name="asks for a page that is not there" judge="simulator" says="that\\s+is\\s+out\\s+of\\s+bounds"
 # -        pl.when(j + 1 < count)(lambda: copy(j + 1).start())
 # +        copy(j + 1).start()
 
@@ -258,7 +258,7 @@
 # +call |= {"A": 3, "B": 201, "C": 51, "D": 13}
 
 
-# %% answer="14.9" name="asks for the slot that is read" judge="numbers" says="after the next copy of pages_ref\\s+into it has been\\s+started"
+# %% answer="14.9" name="asks for the slot that is read" judge="numbers" says="it\\s+has\\s+started\\s+the\\s+next\\s+copy\\s+of\\s+pages_ref\\s+into\\s+it"
 # -COUNT, SLOTS = 16, 4  # pages of a block, and blocks in the ring
 # +COUNT, SLOTS = 16, 8  # pages of a block, and blocks in the ring
 

@@ -188,7 +188,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +    return in_visits(multiply_chunks, x, w, sizes)
 
 
-# %% answer="15.9" name="not rounded to registers" judge="simulator" says="is a promise that the compiler\\s+believes"
+# %% answer="15.9" name="not rounded to registers" judge="simulator" says="is\\s+a\\s+promise\\s+that\\s+the\\s+compiler\\s+trusts"
 # -    at = start // 16 * 16  # 16 rows of bfloat16 are a tile of registers
 # +    at = start
 

@@ -78,7 +78,7 @@ BUGS = tuple(
             lambda x, y: 2 * x + y,
             (FOUR_BLOCKS, FOUR_BLOCKS),
             "numbers",
-            r"(?s)writes to its input x_ref.*value of your own",
+            r"(?s)writes to its input x_ref.*keep results in a value",
         ),
         (
             "reads what is written over",

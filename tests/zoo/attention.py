@@ -204,7 +204,7 @@ BUGS = tuple(
             "KV heads taken in turns",
             partial(flash, key_head=head_modulo),
             GROUPS,
-            r"k_ref holds block \(1, 0, 0\); the result there needs block \(0, 0, 0\)",
+            r"k_ref holds block \(1, 0, 0\), but the result needs block \(0, 0, 0\)",
         ),
     )
 )

@@ -126,7 +126,7 @@ BUGS = tuple(
             "never waited for",
             partial(one_copy, waits=0),
             "simulator",
-            r"(?s)buf_ref.*before the copy of x_hbm into it has been waited for",
+            r"(?s)buf_ref.*before it has waited for the copy of x_hbm into it",
         ),
         (
             "waited for twice",
@@ -150,7 +150,7 @@ BUGS = tuple(
             "fetches one block past the end",
             partial(double_buffered, last=4),
             "simulator",
-            r"(?s)x_hbm\[32:40\], and x_hbm has 32.*last turn",
+            r"(?s)x_hbm\[32:40\], but x_hbm has 32.*last iteration",
         ),
         (
             "output copy never waited for",

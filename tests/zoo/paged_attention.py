@@ -132,7 +132,7 @@ BUGS = tuple(
             partial(paged, read=lambda i: (i + 1) % 2),
             ARGS,
             "numbers",
-            r"reads buf\[1\] before the copy of pages_ref into it has been waited for",
+            r"reads buf\[1\] before it has waited for the copy of pages_ref into it",
         ),
         (
             "the page begun last is left out",
@@ -174,7 +174,7 @@ BUGS = tuple(
             partial(paged, ahead_into=lambda i: (i + 1) % 2),
             ARGS,
             "numbers",
-            r"waits on sem\[1\] for a copy into buf, and nothing has started one",
+            r"waits on sem\[1\] for a copy into buf, but nothing has started one",
         ),
         (
             "a page after the last",

@@ -58,7 +58,7 @@ BUGS = (
         reference=lambda x: x[np.arange(4)[:, None] * 12 + np.arange(8)].reshape(32, -1),
         args=(X,),
         caught_by="simulator",
-        says=r"(?s)promise that the compiler believes\. At step \(1,\) start is 12, .* begin at 8\.",
+        says=r"(?s)promise that the compiler trusts\. At step \(1,\) start is 12, .* begin at 8\.",
     ),
     Bug(
         kind="promises",
@@ -67,6 +67,6 @@ BUGS = (
         reference=lambda starts, x: x[starts[:, None] + np.arange(8)].reshape(24, -1),
         args=(STARTS, X),
         caught_by="simulator",
-        says=r"(?s)promise that the compiler believes\. Here start is 20, .* begin at 16\.",
+        says=r"(?s)promise that the compiler trusts\. Here start is 20, .* begin at 16\.",
     ),
 )

@@ -38,7 +38,7 @@ def unordered(walk: grid.Walk) -> Complaint | None:
         return None
     return Complaint(
         "A copy and the kernel, or two copies, touch the same memory with nothing to order them.",
-        "wait for a copy before its target is read, and before its source is written again.",
+        "wait for a copy before you read its target, and before you overwrite its source.",
     )
 
 
@@ -106,12 +106,12 @@ def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint 
     for name, part, length in ((use.source, use.source_part, use.source_length), (use.ref, use.part, use.length)):
         if part is not None and (part[entry, 0] < 0 or part[entry].sum() > length):
             what = (
-                f"{at_step(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that reaches outside: "
-                f"{named(name, part, entry)}, and {name} has {length} along axis 0."
+                f"{at_step(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that is out of "
+                f"bounds: {named(name, part, entry)}, but {name} has {length} along axis 0."
             )
             if where := looked_up.entry(call, int(part[entry, 0]), part[:, 0]):
-                return Complaint(f"{what} {int(part[entry, 0])} stands in {where}.", looked_up.advice(where))
-            return Complaint(what, "look at the last turn: is the next copy started though there is no next one?")
+                return Complaint(f"{what} The {int(part[entry, 0])} comes from {where}.", looked_up.advice(where))
+            return Complaint(what, "check the last iteration: it must not start a copy if there is no next block.")
     return None
 
 
@@ -121,9 +121,9 @@ def _no_such_semaphore(call: grid.Call, use: grid.Use, step: int, key: tuple) ->
         return None
     name, does = semaphore_named(use.semaphore_name, key), "starts a copy" if use.kind == "start" else "waits"
     return Complaint(
-        f"{at_step(call, step)} {call.name} {does} on {name}, and {use.semaphore_name} has "
-        f"{', '.join(map(str, use.semaphores))}: they are counted from 0.",
-        "the copies go round: number i takes semaphore i mod n, as it takes buffer i mod n.",
+        f"{at_step(call, step)} {call.name} {does} on {name}, but {use.semaphore_name} has "
+        f"{', '.join(map(str, use.semaphores))}, counted from 0.",
+        "cycle through the semaphores: copy i uses semaphore i mod n, just as it uses buffer i mod n.",
     )
 
 
@@ -135,25 +135,25 @@ def _hangs(
     if _waited_for(use, entry, key) in answered and other is None:
         return Complaint(
             f"{who} waits twice on {semaphore} for one copy into {use.ref}: the second wait would never end.",
-            "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+            "call .wait() once for each .start(); count them, in the prologue and in the last iteration too.",
         )
     if min(key[1:], default=0) < 0:
         return Complaint(
-            f"{who} waits on {semaphore} for a copy into {use.ref}, and semaphores count from 0: the copy before the "
-            "first one was never started. The wait would never end.",
-            "one .start() before each .wait(): where there is one step only, is there a step before it?",
+            f"{who} waits on {semaphore} for a copy into {use.ref}, but semaphores are counted from 0: no copy was "
+            "started before the first one. The wait would never end.",
+            "call .start() once before each .wait(). If there is only one step, no earlier step has started a copy.",
         )
     if other is not None:
         name = semaphore_named(other.use.semaphore_name, key_of(other))
         return Complaint(
-            f"{who} waits on {semaphore} for a copy into {use.ref}, and no copy under way signals that: the one into "
+            f"{who} waits on {semaphore} for a copy into {use.ref}, but no copy under way signals it: the one into "
             f"{named(use.ref, other.use.part, other.entry)} signals {name}. The wait would never end.",
-            "start a copy and wait for it with the same semaphore: make it in one place, as a function of its number, "
-            "and call .start() and .wait() on what that returns.",
+            "start a copy and wait for it with the same semaphore: write one function of the block's number that "
+            "returns the copy, and call .start() and .wait() on its result.",
         )
     return Complaint(
-        f"{who} waits on {semaphore} for a copy into {use.ref}, and nothing has started one: the wait would never end.",
-        "one .start() before each .wait(); look at the first and the last turn of the loop.",
+        f"{who} waits on {semaphore} for a copy into {use.ref}, but nothing has started one: the wait would never end.",
+        "call .start() once before each .wait(); check the first and the last iteration of the loop.",
     )
 
 
@@ -168,6 +168,6 @@ def _never_waited(call, copy: Pending) -> Complaint:
     where = "" if call.steps == 1 else f", started at step {call.step(copy.step)},"
     return Complaint(
         f"The copy of {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, and "
-        "nothing says when the numbers are there.",
-        "wait for every copy before its target is read, and for all of them before the kernel ends.",
+        "nothing tells when the data has arrived.",
+        "wait for every copy before you read its target, and for all copies before the kernel ends.",
     )

@@ -25,7 +25,7 @@ def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pend
     name = named(use.ref, use.part, entry)
     return Complaint(
         f"{at_step(call, step)} {call.name} starts a copy into {name} while another copy into it is under way.",
-        "wait for the first before the second is started; is one .start() too many?",
+        "wait for the first copy before you start the second, or remove a .start() that is one too many.",
     )
 
 
@@ -46,21 +46,21 @@ def touched(
         out_of = its_source(use, entry, copy)
         if into and use.kind == "read" and any(same_place(use, entry, c) for c in unread):
             return Complaint(
-                f"{at_step(call, step)} {call.name} reads {name} after the next copy of {copy.use.source} into it has "
-                "been started: what had arrived there was still in use.",
+                f"{at_step(call, step)} {call.name} reads {name} after it has started the next copy of "
+                f"{copy.use.source} into it, which overwrites data still in use.",
                 "copy into the other half of the buffer while this one is in use, or start the copy after the read.",
             )
         if into and use.kind == "read":
             return Complaint(
-                f"{at_step(call, step)} {call.name} reads {name} before the copy of {copy.use.source} into it has been "
-                "waited for.",
-                f"call .wait() on the copy before {use.ref} is read.",
+                f"{at_step(call, step)} {call.name} reads {name} before it has waited for the copy of "
+                f"{copy.use.source} into it.",
+                f"call .wait() on the copy before you read {use.ref}.",
             )
         if use.kind == "write" and (into or out_of):
             way = f"of {copy.use.source} into it" if into else f"of it into {copy.use.ref}"
             return Complaint(
                 f"{at_step(call, step)} {call.name} writes to {name} while a copy {way} is under way.",
-                f"wait for the copy before {use.ref} is used again, or use another buffer in the meantime.",
+                f"wait for the copy before you reuse {use.ref}, or use another buffer in the meantime.",
             )
     return None
 
@@ -77,8 +77,8 @@ def taken_for_another(
         if touched and any(key_of(p) == key_of(copy) for p in pending):
             name, does = semaphore_named(copy.use.semaphore_name, key_of(copy)), _DOES[use.kind]
             return Complaint(
-                f"{at_step(call, step)} {call.name} {does} {named(use.ref, use.part, entry)} after one wait on {name}, "
-                "on which another copy is under way too: the wait ends when either of them has arrived.",
-                "a semaphore of its own for each copy that may be under way: SemaphoreType.DMA((n,)), and sem.at[i].",
+                f"{at_step(call, step)} {call.name} {does} {named(use.ref, use.part, entry)} after one wait on "
+                f"{name}, but another copy on it is under way too: the wait ends when either of them has arrived.",
+                "give each copy that may be under way its own semaphore: SemaphoreType.DMA((n,)), and sem.at[i].",
             )
     return None

@@ -16,16 +16,16 @@ def outside(call: grid.Pipeline) -> Complaint | None:
             continue
         block = tuple(operand.indices[steps[0]].tolist())
         what = (
-            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
+            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}, but the "
             f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}."
         )
         axis = next((n for n, (b, most) in enumerate(zip(block, operand.blocks, strict=True)) if not 0 <= b < most), 0)
         is_no_element = not 0 <= block[axis] < operand.shape[axis]  # else it may be an element's number, not a block's
         if is_no_element and (where := looked_up.entry(call, block[axis], operand.indices[:, axis])):
             last = block[axis] == operand.blocks[axis]
-            return Complaint(f"{what} {block[axis]} stands in {where}.", looked_up.advice(where, last))
+            return Complaint(f"{what} The {block[axis]} comes from {where}.", looked_up.advice(where, last))
         stops = isinstance(call, grid.Call) and _is_past_the_memory(operand, block)
-        return Complaint(f"{what} A v5e stops there." if stops else what, _cure(call, operand))
+        return Complaint(f"{what} A v5e halts there." if stops else what, _cure(call, operand))
     return None
 
 
@@ -43,12 +43,14 @@ def _is_past_the_memory(operand: grid.Operand, block: tuple[int, ...]) -> bool:
 
 def _cure(call: grid.Pipeline, operand: grid.Operand) -> str:
     if operand.indices.min() < 0:
-        return "a block number below 0 does not count from the end, as it would in NumPy: the last of n is n - 1."
+        return (
+            "a negative block index does not count from the end, as it would in NumPy: the last of n blocks is n - 1."
+        )
     if wrong := _wrong_grid_axis(call, operand):
         return _in_the_words_of_the_map(call, operand, *wrong)
     if all(b <= n for b, n in zip(operand.indices.max(axis=0), operand.blocks, strict=True)):
-        return "blocks are counted from 0: is the grid one step too long, or is 1 added to an index?"
-    return "an index map returns block numbers, counted from 0: not element numbers, and none past the last block."
+        return "blocks are counted from 0: check whether the grid is one step too long, or an index has an extra + 1."
+    return "an index map returns block indices, counted from 0, not element indices, and none past the last block."
 
 
 def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int | None] | None:
@@ -76,14 +78,15 @@ def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, i
 def _in_the_words_of_the_map(call, operand: grid.Operand, axis: int, used: int, fitting: int | None) -> str:
     """Say "x_ref's map returns i first. i goes 0 to 3; the array has 3 blocks there. ..." in the map's letters."""
     i, blocks = _letter(operand, used), text.counted(operand.blocks[axis], "block")
-    place = _PLACES[axis] if axis < len(_PLACES) else f"as number {axis + 1}"
+    place = _PLACES[axis] if axis < len(_PLACES) else f"as value {axis + 1}"
     said = (
-        f"{operand.name}'s map returns {i} {place}. {i} goes 0 to {call.grid[used] - 1}; the array has {blocks} there."
+        f"{operand.name}'s map returns {i} {place}. {i} runs from 0 to {call.grid[used] - 1}, but the array has "
+        f"{blocks} there."
     )
     if fitting is None:
-        return f"{said} The only one is number 0."
+        return f"{said} The only valid index is 0."
     j = _letter(operand, fitting)
-    return f"{said} {j} goes 0 to {call.grid[fitting] - 1}: did you mean {j}?"
+    return f"{said} {j} runs from 0 to {call.grid[fitting] - 1}: did you mean {j}?"
 
 
 def _letter(operand: grid.Operand, axis: int) -> str:

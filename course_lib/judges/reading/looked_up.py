@@ -28,10 +28,10 @@ def advice(where: str, one_past: bool = False) -> str:
     """
     if one_past:
         return (
-            f"{where} is one past the last block. Does it stand for what has no block, such as rows that belong to "
-            "nobody? Then stay at the last block, with jnp.minimum, and do not use what it holds."
+            f"{where} is one past the last block. If it stands for something without a block, such as rows of no "
+            "group, stay at the last block, with jnp.minimum, and do not use its values."
         )
     return (
-        f"does {where} count? Entries behind the last one that does may hold anything: look up only those that count, "
-        "and stay at the last of them, with jnp.minimum, where there are more steps."
+        f"check whether {where} is a valid entry. Entries after the last valid one may hold anything: look up only "
+        "valid ones, and stay at the last, with jnp.minimum, if there are more steps."
     )

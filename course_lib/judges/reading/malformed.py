@@ -23,7 +23,7 @@ def complaint(walk: grid.Walk) -> Complaint | None:
 
 def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
-        return Complaint("It returned nothing.", "is there a `return` at the end?")
+        return Complaint("The function returned nothing.", "add a `return` at the end.")
     used = _used(walk.jaxpr.jaxpr)
     for eqn in grid.equations(walk.jaxpr.jaxpr):
         if eqn.primitive.name == _UNFINISHED and any(id(v) in used for v in eqn.outvars):
@@ -34,7 +34,8 @@ def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     over_refs = any(hasattr(v.aval, "inner_aval") for kernel in kernels for v in kernel.invars)  # pl.core_map
     if not over_refs and not any(id(v) in used for kernel in kernels for v in kernel.outvars):
         return Complaint(
-            "The result was computed without a kernel: no pallas_call has a part in it.", "call pl.pallas_call."
+            "The result was computed without a kernel: it does not depend on any pallas_call.",
+            "call pl.pallas_call, and return what it computes.",
         )
     return None
 
@@ -44,12 +45,13 @@ def bad_grid(walk: grid.Walk) -> Complaint | None:
         if not call.steps:
             return Complaint(
                 f"The grid {call.grid} of {call.name} has no steps.",
-                "is a size rounded down? 5 // 8 is 0; pl.cdiv(5, 8), which is 1, counts the last block too.",
+                "check for a size that is rounded down: 5 // 8 is 0, but pl.cdiv(5, 8), which is 1, counts the last "
+                "block too.",
             )
         if call.steps > MAX_STEPS:
             return Complaint(
-                f"The grid {call.grid} of {call.name} has {call.steps:,} steps, too many for the "
-                f"simulators: they walk {MAX_STEPS:,} at most.",
+                f"The grid {call.grid} of {call.name} has {call.steps:,} steps, too many for the simulators, which "
+                f"run {MAX_STEPS:,} at most.",
                 "take larger blocks, or judge it with smaller arrays. compiler.compile_tpu takes any grid.",
             )
     return None
@@ -59,11 +61,10 @@ def too_long(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
             return Complaint(
-                f"{call.name} is {length:,} operations long: a Python loop in it is written out step by step while it "
-                f"is traced. The simulator carries {MAX_KERNEL_LENGTH:,}, and would take minutes for more; the "
-                "compiler may take it.",
-                "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop, and write out the "
-                "work of one turn alone.",
+                f"{call.name} is {length:,} operations long: tracing unrolls its Python loops. The simulator accepts "
+                f"{MAX_KERNEL_LENGTH:,}, because more would take minutes; the compiler may accept it.",
+                "work on whole blocks (x_ref[...] is a whole block), or loop with jax.lax.fori_loop, which is traced "
+                "for one iteration only.",
             )
     return None
 
@@ -77,9 +78,9 @@ def copies_to_another_dtype(walk: grid.Walk) -> Complaint | None:
             dtypes = [np.dtype(v.aval.dtype).name for v in eqn.invars if _holds_numbers(v.aval)][:2]
             if len(set(dtypes)) == 2:
                 return Complaint(
-                    f"{call.name} copies {dtypes[0]} into a buffer of {dtypes[1]}. A copy moves bytes, and turns no "
-                    "number into another dtype.",
-                    "give the buffer the dtype of what it is copied from, x.dtype, and use .astype on what is read.",
+                    f"{call.name} copies {dtypes[0]} into a buffer of {dtypes[1]}. A copy moves bytes and does not "
+                    "convert dtypes.",
+                    "give the buffer the dtype of the source, x.dtype, and use .astype on the values you read.",
                 )
     return None
 
@@ -108,12 +109,12 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
 def _how_to_write(operand: grid.Operand) -> str:
     if operand.memory_space == "hbm":
         return (
-            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). An emit_pipeline returns a "
-            "function: has that been called with the refs?"
+            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). emit_pipeline returns a function: "
+            "check that you call that with the refs."
         )
     return (
-        f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "
-        "name. Is it written so? Then a Python `for` or `if` around it does nothing here."
+        f"write {operand.name}[...] = value, with [...] and a single =. Without the [...], the line only names the "
+        "value. If it is correct already, a Python `for` or `if` around it never runs it."
     )
 
 
@@ -138,17 +139,17 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
             continue
         if next(o for o in call.inputs if o.name == changed).memory_space == "hbm":
             return Complaint(
-                f"{call.name} copies into its input {changed}, and may not change it.",
-                "the source comes first: make_async_copy(source, target, semaphore). Which way should this one go?",
+                f"{call.name} copies into its input {changed}, which a kernel must not change.",
+                "the source comes first: make_async_copy(source, target, semaphore). Check the direction of this copy.",
             )
         if not written & {output.name for output in call.outputs}:
             return Complaint(
-                f"{call.name} writes to {changed}, which is an input, and to none of its outputs.",
-                "refs come in a fixed order, whatever they are called: the inputs, then the outputs, then scratch.",
+                f"{call.name} writes to {changed}, which is an input, and not to any of its outputs.",
+                "refs come in a fixed order, whatever their names: the inputs, then the outputs, then scratch.",
             )
         return Complaint(
-            f"{call.name} writes to its input {changed}. The simulators forgive that; on a chip the block is a copy "
-            "the pipeline owns, and what you put there may vanish or reach the caller's array.",
-            "compute into a value of your own, and write only to output refs.",
+            f"{call.name} writes to its input {changed}. The simulators allow that, but on a chip the block is a copy "
+            "that the pipeline owns: what you write there may vanish or reach the caller's array.",
+            "keep results in a value, and write only to output refs.",
         )
     return None

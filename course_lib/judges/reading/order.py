@@ -42,10 +42,10 @@ def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
         if found:
             again = next((one for one in found if not one.kept), found[0])
             left, back = call.step(again.before.last), call.step(again.visit.first)
-            block = f"Output block {again.visit.block} of {output.name}"
-            what = f"{block} left VMEM after step {left}, and the grid came back to it at step {back}"
+            block = f"block {again.visit.block} of {output.name}"
+            what = f"Output {block} left VMEM after step {left}, and the grid came back to it at step {back}"
             if not in_hbm:
-                what = f"{block} is left after step {left}, and the grid comes back to it at step {back}"
+                what = f"The grid leaves output {block} after step {left} and comes back to it at step {back}"
             there = _what_is_found(call, output, again) if in_hbm else _what_may_be_found(call, output, again)
             return Complaint(f"{what}{there}", _cure(call, output))
     return None
@@ -70,31 +70,31 @@ def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return
     if not again.kept:
         left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
         if collects:
-            return f": the running sum is gone. In its buffer lies {left}"
-        return f". It is not fetched again: what the kernel does not write at this visit is {left}"
+            return f": the running sum is gone. Its buffer holds {left}"
+        return f". It is not fetched again: whatever the kernel does not write at this visit is {left}"
     if not collects:
         return (
-            ". It is not fetched again: what the kernel does not write at this visit is there by luck only, for the "
-            "block comes back to the buffer that it left."
+            ". It is not fetched again: whatever the kernel does not write at this visit is there only by luck, "
+            "because the block happens to get the buffer that it left."
         )
-    why = "the block comes back to the buffer that it left."
+    why = "the block gets the buffer that it left."
     if len(np.unique(output.indices, axis=0)) == 2:
         why = f"there are two blocks and two buffers, so {why} With three blocks it would be lost."
-    return f". Its sum is still there by luck: {why} Nobody promises it."
+    return f". Its sum is still there by luck: {why} Nothing guarantees it."
 
 
 def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
     """Say the same if the output may lie in HBM and have two buffers, or lie whole in VMEM."""
     left = f"what step {call.step(again.found.last)} left of block {again.found.block}"
     if again.kept:
-        in_hbm = "the block comes back to the buffer that it left, and finds its own numbers, by luck"
+        in_hbm = "the block happens to get the buffer that it left, which still holds its values"
     elif _collects(call, output):
-        in_hbm = f"the running sum is gone: in its buffer lies {left}"
+        in_hbm = f"the running sum is gone: its buffer holds {left}"
     else:
         in_hbm = f"it finds {left}"
     return (
-        f": nobody promises what it finds there. If {output.name} lies in HBM, {in_hbm}. If XLA keeps all of it in "
-        "VMEM for the operation behind the kernel, each block has a place of its own, and keeps its numbers, by luck."
+        f": what it finds there is undefined. If {output.name} lies in HBM, {in_hbm}. If XLA keeps all of it in VMEM "
+        "for the next operation, each block happens to have its own memory and keeps its values."
     )
 
 
@@ -110,7 +110,9 @@ def shared_and_unread(walk: grid.Walk) -> str:
     """Return a remark on the first output block that two cores write and nobody reads; "" if there is none."""
     found = next((found for found in _shared_blocks(walk) if found[2] in grid.unread(walk)), None)
     return (
-        f"{_shared(*found).what} Nobody reads {found[2].name} after the kernel, so this is no fault." if found else ""
+        f"{_shared(*found).what} Nothing reads {found[2].name} after the kernel, so this is not an error."
+        if found
+        else ""
     )
 
 
@@ -124,10 +126,9 @@ def _shared_blocks(walk: grid.Walk) -> Iterator[tuple[grid.Call, int, grid.Opera
 
 def _shared(call: grid.Call, axis: int, output: grid.Operand, pair: tuple[int, int]) -> Complaint:
     return Complaint(
-        f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps {call.step(pair[0])} and '
+        f'Axis {axis} of the grid is marked "parallel", so two cores may share it, but steps {call.step(pair[0])} and '
         f"{call.step(pair[1])} both write block {tuple(output.indices[pair[0]].tolist())} of {output.name}.",
-        f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its own may be '
-        '"parallel".',
+        f'mark axis {axis} "arbitrary": an axis may be "parallel" only if each step along it has its own output block.',
     )
 
 
@@ -136,10 +137,11 @@ def carried_on(walk: grid.Walk) -> Complaint | None:
     for call, axis in _parallel_axes(walk):
         if kept := _kept(call, axis):
             return Complaint(
-                f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
-                "something from one step to the next, and each core has its own. A v4 or v5p has two cores. On a chip "
-                "with one, such as the v5e, the steps run in order and nothing shows, but the mark is not true.",
-                f'mark axis {axis} "arbitrary", if its steps must follow each other.',
+                f'Axis {axis} of the grid is marked "parallel", so two cores may share it, but {kept} carries values '
+                "from one step to the next, and each core has its own copy. A v4 or v5p has two cores. On a chip with "
+                "one, such as the v5e, the steps run in order and the error does not show, but the mark is still "
+                "wrong.",
+                f'mark axis {axis} "arbitrary" if its steps must run in order.',
             )
     return None
 
@@ -161,13 +163,13 @@ def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
     still = [str(axis) for axis in axes if axis not in moving and axis < max(moving)]
     if not still:
         last = ", so the reduction axis goes last." if _collects(call, output) else "."
-        return f"order the grid anew: all steps of one output block must follow each other{last}"
+        return f"reorder the grid: all steps of one output block must be consecutive{last}"
     which = f"axis {still[0]}" if len(still) == 1 else f"axes {', '.join(still[:-1])} and {still[-1]}"
-    stays = f"{output.name} stays the same along {which} of the grid, and"
+    stays = f"the block of {output.name} stays the same along {which} of the grid, but"
     if last := [axis for axis in axes if axis > max(moving)]:  # already in their place
-        behind = f"put {which} behind that one, and leave axis {last[-1]} last."
-        return f"{stays} axis {max(moving)} moves it in between: {behind}"
-    return f"{stays} another axis moves it in between: put {which} last."
+        behind = f"put {which} after that one, and leave axis {last[-1]} last."
+        return f"{stays} axis {max(moving)} changes it in between: {behind}"
+    return f"{stays} another axis changes it in between: put {which} last."
 
 
 def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:

@@ -51,7 +51,9 @@ def wrong_block(
     maps = inputs[0][0].name if len(inputs) == 1 else "every input"
     if len(complaints) == len(inputs):
         return Complaint(complaints[0], f"either the index map of {maps} is wrong, or that of {output.name}.")
-    return Complaint(complaints[0], "an index map gets the grid indices, and returns which block that step needs.")
+    return Complaint(
+        complaints[0], "an index map takes the grid indices and must return the block that this step needs."
+    )
 
 
 def steps_of(output: grid.Operand, at: tuple[int, ...]) -> np.ndarray:
@@ -134,32 +136,32 @@ def _missing(operand, steps, poisoned: Callable) -> tuple[list, list, bool]:
 
 
 def _too_small(call: grid.Call, operand: grid.Operand, step: int, needed: list) -> Complaint:
-    where = f"At step {call.step(step)}, which makes it," if call.steps > 1 else "There"
+    where = f"At step {call.step(step)}, which computes it," if call.steps > 1 else "There"
     return Complaint(
-        f"{where} {operand.name} holds block {needed[0]}; the result there depends on {len(needed)} blocks: "
+        f"{where} {operand.name} holds block {needed[0]}, but the result depends on {len(needed)} blocks: "
         f"{_listed(sorted(needed))}.",
-        "let the block hold all that one result needs, a whole row say; or go through the blocks in further steps and "
-        "carry what is needed, a sum or a maximum, in scratch.",
+        "make the block hold everything that one result needs, such as a whole row; or visit the blocks in further "
+        "steps and carry a sum or a maximum in scratch.",
     )
 
 
 def _too_few_steps(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> Complaint:
     return Complaint(
-        f"It needs {_listed(missing, 'block ')} of {operand.name} too; the {len(steps)} steps that make it, "
+        f"It needs {_listed(missing, 'block ')} of {operand.name} too; the {len(steps)} steps that compute it, "
         f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, read {_listed(read)}.",
-        f"{len(read) + len(missing)} blocks are needed, and there are {len(steps)} steps: is the reduction axis of the "
-        "grid too short?",
+        f"{len(read) + len(missing)} blocks are needed, but there are {len(steps)} steps: check whether the reduction "
+        "axis of the grid is too short.",
     )
 
 
 def _said(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> str:
     needs, that = _listed(missing, "block "), "that" if len(missing) == 1 else "those"
     if len(steps) == 1:
-        where = f"At step {call.step(int(steps[0]))}, which makes it," if call.steps > 1 else "There"
-        return f"{where} {operand.name} holds block {read[0]}; the result there needs {needs}."
+        where = f"At step {call.step(int(steps[0]))}, which computes it," if call.steps > 1 else "There"
+        return f"{where} {operand.name} holds block {read[0]}, but the result needs {needs}."
     return (
-        f"It needs {needs} of {operand.name}; none of the {len(steps)} steps that make it, "
-        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, reads {that}: they read {_listed(read)}."
+        f"It needs {needs} of {operand.name}, but the {len(steps)} steps that compute it, {call.step(int(steps[0]))} "
+        f"to {call.step(int(steps[-1]))}, do not read {that}: they read {_listed(read)}."
     )
 
 

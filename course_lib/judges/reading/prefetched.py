@@ -17,8 +17,8 @@ def complaint(walk: grid.Walk) -> Complaint | None:
         if found:
             name, index = found
             return Complaint(
-                f"The kernel reads {name}[{index}]. An index below 0 does not count from the end there: on a chip it "
-                f"is the memory before {name}.",
+                f"The kernel reads {name}[{index}]. A negative index does not count from the end there: on a chip it "
+                f"reads the memory before {name}.",
                 f"keep the index at 0 or above, {name}[jnp.maximum(t - 1, 0)]: both sides of `|` and `&` are computed "
                 "at every step.",
             )

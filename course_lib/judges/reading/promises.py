@@ -19,10 +19,10 @@ def complaint(walk: grid.Walk) -> Complaint | None:
         if broken:
             at = f"At step {call.step(broken.step)} start" if call.steps > 1 else "Here start"
             return Complaint(
-                f"pl.multiple_of(start, {broken.multiple}) is a promise that the compiler believes. {at} is "
-                f"{broken.value}, and the program for a chip may well begin at "
-                f"{broken.value - broken.value % broken.multiple}.",
-                f"promise only what holds at every step. A start that is {broken.multiple} * i needs no promise; else "
-                "read a larger part from a start that holds, and take the rows out of that value: pltpu.roll.",
+                f"pl.multiple_of(start, {broken.multiple}) is a promise that the compiler trusts. {at} is "
+                f"{broken.value}, so on a chip the access may begin at "
+                f"{broken.value - broken.value % broken.multiple} instead.",
+                f"promise only what holds at every step. A start of {broken.multiple} * i needs no promise; otherwise "
+                "read a larger part from an aligned start, and take the rows out of that value with pltpu.roll.",
             )
     return None

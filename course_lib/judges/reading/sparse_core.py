@@ -2,7 +2,7 @@
 
 from course_lib import grid
 
-WHY = "This kernel runs on SparseCores, and JAX's TPU simulator has only TensorCores: it would run one core of several."
+WHY = "This kernel runs on SparseCores, but JAX's TPU simulator has only TensorCores: it would run one core of several."
 
 
 def is_asked_for(jaxpr) -> bool:

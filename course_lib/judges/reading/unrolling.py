@@ -10,13 +10,13 @@ def uneven(walk: grid.Walk) -> Explanation | None:
         if eqn.primitive.name != "scan" or not (rest := eqn.params["length"] % eqn.params["unroll"]):
             continue
         turns, unroll = eqn.params["length"], eqn.params["unroll"]
-        left = "1 turn" if rest == 1 else f"{rest} turns"
+        left = "1 iteration" if rest == 1 else f"{rest} iterations"
         divisors = [str(n) for n in range(1, turns) if turns % n == 0]
         return Explanation(
             name="uneven-unroll",
-            what=f"The compiler crashed on this kernel. A loop in it has {turns} turns and unroll={unroll}, which "
+            what=f"The compiler crashed on this kernel. A loop in it has {turns} iterations and unroll={unroll}, which "
             f"leaves {left} over, and the compiler crashes on such loops.",
-            next=f"choose an unroll that divides {turns}: {', '.join(divisors)}; or do without the loop, and let one "
-            "operation take all rows.",
+            next=f"choose an unroll that divides {turns}: {', '.join(divisors)}; or replace the loop with one "
+            "operation on all rows.",
         )
     return None

@@ -165,7 +165,7 @@ def _finite(args: tuple, kind: type) -> np.ndarray:
 
 def _named(values: float | np.ndarray, kind: str = "") -> str:
     if isinstance(values, np.ndarray):
-        return f"{'integers' if kind else 'numbers'} like the arguments'"
+        return f"{'integers' if kind else 'values'} like the arguments'"
     return f"{kind}{values}" if kind else f"{values:g}"
 
 
@@ -173,10 +173,10 @@ def _told_by_nan(where: str, filling: Filling) -> Complaint:
     there = _named(filling.floats) if filling.floats is not None else _named(filling.integers, "the integer ")
     lies = f" That memory lies {where}." if where else ""
     return Complaint(
-        "Memory that nobody has written, and what lies past the end of an array, is NaN in the simulator, and the "
-        f"kernel asks whether a value is NaN. With {there} there instead, its results are wrong.{lies} A chip has "
-        "whatever was there before.",
-        "tell garbage by where it lies, not by what it is: compare the index with the length of the array.",
+        "In the simulator, unwritten memory and the elements past the end of an array are NaN, and the kernel tests "
+        f"for NaN. With {there} there instead, its results are wrong.{lies} On a chip this memory holds whatever was "
+        "there before.",
+        "detect garbage by its position, not by its value: compare the index with the length of the array.",
     )
 
 
@@ -184,7 +184,7 @@ def _depends(where: str, filling: Filling) -> Complaint:
     """Say that results depend on garbage that NaN, or the largest integer, did not show."""
     tried = [_named(filling.floats)] if filling.floats is not None else []
     hidden = (
-        ["NaN there, and a comparison such as y > 0 is never true for NaN, so that run looks right"] if tried else []
+        ["NaN there, and a comparison such as y > 0 is always false for NaN, so that run looks right"] if tried else []
     )
     if filling.integers is not None:
         tried.append(_named(filling.integers, "the integer "))
@@ -196,7 +196,7 @@ def _depends(where: str, filling: Filling) -> Complaint:
         advice.append("mask by index: compare the index with the length of the array. y > 0 is no mask.")
     return Complaint(
         f"The result depends on garbage. It is wrong with {' or '.join(tried)} {where}. The simulator first puts "
-        f"{' or '.join(hidden)}. A chip has whatever was there before.",
+        f"{' or '.join(hidden)}. On a chip this memory holds whatever was there before.",
         " ".join(advice),
     )
 

@@ -115,19 +115,22 @@ def left_over(walk: grid.Walk, ledger: Ledger) -> Complaint | None:
     if not count.held:
         return Complaint(
             f"A copy on {name} is never waited for, so {name} is left signalled when {who} ends.",
-            "wait for every copy, under the same condition under which it is started.",
+            "wait for every copy, under the same condition that starts it.",
         )
     if copies:
-        has, cure = f"gets {count.signalled:,} bytes from copies, and {count.waited:,} are waited for", "is copied"
+        has, cure = (
+            f"gets {count.signalled:,} bytes from copies, but the kernel waits for {count.waited:,}",
+            "is copied",
+        )
     else:
         has, cure = f"is signalled {_times(count.signalled)} and waited for {_times(count.waited)}", "is signalled"
     each = ""
     if call and call.steps > 1 and count.signalled % call.steps == count.waited % call.steps == 0:
         each = f" ({count.signalled // call.steps:,} and {count.waited // call.steps:,} at each of {call.steps} steps)"
     return Complaint(
-        f"{name} {has}{each}, so {name} is left at {count.held:,} when {who} ends. A chip does not set it back: the "
-        "next kernel that gets this semaphore finds it so.",
-        f"wait for all that {cure}: {count.signalled:,}{' bytes' if copies else ''}.",
+        f"{name} {has}{each}, so {name} is left at {count.held:,} when {who} ends. A chip does not reset it, so the "
+        "next kernel that gets this semaphore starts with that value.",
+        f"wait for everything that {cure}: {count.signalled:,}{' bytes' if copies else ''}.",
     )
 
 
@@ -142,7 +145,9 @@ def endless(walk: grid.Walk, ledger: Ledger) -> Complaint | None:
         f"{who} waits for {amount:,}{unit} on {name}, which holds {count.held:,}: the signal never comes, and the wait "
         f"would never end. Until then {name} is signalled {_times(count.signalled, unit)} and waited for "
         f"{_times(count.waited, unit)}.",
-        "one .start() before each .wait()." if copies else "wait for no more than is signalled, and signal first.",
+        "call .start() once before each .wait()."
+        if copies
+        else "wait for no more than is signalled, and signal first.",
     )
 
 
