@@ -97,7 +97,7 @@ def test_a_right_kernel_of_another_style_passes(reference):
 
 SLIPS = {
     "is multiplied by exp(m_old - m_new), and the exponentials": {"shrink": lambda old, new: jnp.exp(old - new)},
-    "a query does not see the key at its own place": {"visible": lambda q, k: q > k},
+    "a query does not see the key at its own position": {"visible": lambda q, k: q > k},
     "counts queries from the beginning of their block of 32": {"visible": lambda q, k: q % TILE >= k},
 }
 MORE_SLIPS = {
@@ -226,7 +226,7 @@ def test_in_a_reference_without_exponentials_nothing_is_found():
 def test_a_length_is_told_from_a_diagonal():
     counts = np.broadcast_to(np.arange(40) < 21, (3, 40))
     means = [means for means, *_ in mask_slips._masks(counts, {16})]
-    assert any("left out where it is not full" in one for one in means)
+    assert any("left out if it is not full" in one for one in means)
     assert not any("own place" in one for one in means)
 
 

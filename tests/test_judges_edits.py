@@ -39,7 +39,7 @@ ANOTHER = {
         x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w
     ),
     "taken along axis 0, and should": lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x, 0, keepdims=True) + 1e-6) * w,
-    "taken over all axes, and should": lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x) + 1e-6) * w,
+    "taken over all axes, but should": lambda x, w: x * jax.lax.rsqrt(jnp.mean(x * x) + 1e-6) * w,
     "this is the variance of x": lambda x, w: x * jax.lax.rsqrt(jnp.var(x, 1, keepdims=True) + 1e-6) * w,
     "the mean of x is subtracted first": lambda x, w: rms(x - jnp.mean(x, 1, keepdims=True), w),
 }
@@ -47,7 +47,7 @@ ANOTHER = {
 DAILY = (
     "divided by weight, and should be multiplied",
     "is not divided by the number of its terms",
-    "taken over all axes, and should",
+    "taken over all axes, but should",
     "this is the variance of x",
 )
 
@@ -144,22 +144,22 @@ def kept(x):
 
 NORMAL = jax.random.normal(jax.random.key(3), (32, 128))
 ELEMENTWISE = {
-    "x is squared, and should be doubled": (lambda x: x * x, lambda x: 2 * x),
-    "the absolute value of x stands in the place of its square": (jnp.abs, lambda x: x * x),
+    "x is squared, but should be doubled": (lambda x: x * x, lambda x: 2 * x),
+    "the absolute value of x is used instead of its square": (jnp.abs, lambda x: x * x),
     "this is sin(x) to the power of 2, and `sin` should be taken 2 times": (
         lambda x: jnp.sin(x) ** 2,
         lambda x: jnp.sin(jnp.sin(x)),
     ),
-    "2 * x is taken everywhere, and should be only where x > 1": (lambda x: 2 * x, kept),
-    "2 * x is taken where x > 1 does not hold, and should be where it does": (
+    "2 * x is taken everywhere, but should be taken only where x > 1": (lambda x: 2 * x, kept),
+    "2 * x is taken where x > 1 does not hold, but should be taken where it does": (
         lambda x: jnp.where(x > 1, 0, 2 * x),
         kept,
     ),
-    "in one of the places of x - mean(x) mean(x) is not subtracted from x": (
+    "in one use of x - mean(x) mean(x) is not subtracted from x": (
         lambda x: x * jax.lax.rsqrt(jnp.var(x, axis=1, keepdims=True) + 1e-6),
         standardized,
     ),
-    "the absolute value of x is taken, and max(x) asks for x as it is": (
+    "the absolute value of x is taken, but max(x) uses x itself": (
         lambda x: jnp.max(jnp.abs(x), axis=1, keepdims=True),
         lambda x: jnp.max(x, axis=1, keepdims=True),
     ),
@@ -212,8 +212,8 @@ def in_blocks(of_block, put_together):
 @pytest.mark.parametrize(
     "of_block, put_together, of_all, says",
     [
-        (jnp.max, jnp.add, jnp.sum, "of each block of 8 only the largest x counts, and not the sum"),
-        (jnp.max, jnp.add, jnp.max, "the largest x of each block of 8 are added up"),
+        (jnp.max, jnp.add, jnp.sum, "only the largest x of each block of 8 counts, not the sum"),
+        (jnp.max, jnp.add, jnp.max, "the largest x of each block of 8 are added"),
         (jnp.sum, jnp.maximum, jnp.sum, "only the block of 8 with the largest sum of x counts"),
         (jnp.sum, jnp.add, jnp.sum, ""),
         (jnp.min, jnp.add, jnp.sum, ""),  # wrong, and none of these
@@ -228,7 +228,7 @@ def test_blocks_that_are_put_together_in_another_way(of_block, put_together, of_
 PARTS = {
     "the first number of w is used for all of them": lambda x, w: x * w[:, :1],
     "the first number of w of each block of 128 is used": lambda x, w: x * jnp.repeat(w[:, ::128], 128, axis=1),
-    "the first block of 128 along axis 1 of x is used in the place of every other": lambda x, w: (
+    "the first block of 128 along axis 1 of x is used in place of every other block": lambda x, w: (
         jnp.concatenate([x[:, :128]] * 2, axis=1) * w
     ),
 }
@@ -274,5 +274,5 @@ def test_a_running_sum_by_distances_that_do_not_double():
         return jnp.cumsum(x, axis=0)
 
     assert said_of(by((1, 2, 4, 8, 16)), running, NORMAL) == ""
-    assert "at the distances 1, 2, 3, 4, 5 are added" in said_of(by((1, 2, 3, 4, 5)), running, NORMAL)
+    assert "at distances 1, 2, 3, 4, 5 are added" in said_of(by((1, 2, 3, 4, 5)), running, NORMAL)
     assert "distances" not in said_of(by((1, 2, 4, 8)), running, NORMAL)

@@ -115,15 +115,15 @@ def twice(f):
 SLIPS = {
     "the slope is left out": (
         slipping(for_dx=lambda g, y: g, for_dw=lambda g, y: g),
-        "dx at .* the derivative of the activation is left out",
+        "dx at .* without the derivative of the activation",
         KNOWN,
     ),
     "y >= 0, which always holds": (
         slipping(for_dx=lambda g, y: jnp.where(y >= 0, g, 0)),
-        "the derivative of the activation is left out.*y >= 0 is true everywhere",
+        "without the derivative of the activation.*y >= 0 is true everywhere",
         KNOWN,
     ),
-    "the kink": (with_z(lambda g, z: jnp.where(z >= 0, g, 0)), "only where a kink is met at exactly 0", {}),
+    "the kink": (with_z(lambda g, z: jnp.where(z >= 0, g, 0)), "only at a kink at exactly 0", {}),
     "y and g exchanged": (
         slipping(for_dx=lambda g, y: jnp.where(g > 0, y, 0)),
         "dz is the output times the slope of the activation at g",
@@ -131,12 +131,12 @@ SLIPS = {
     ),
     "the slope at g": (
         slipping(for_dx=lambda g, y: jnp.where(g > 0, g, 0)),
-        "the slope of the activation is taken at g, and g itself is what it should multiply",
+        "the slope of the activation is taken at g, but it should be taken at z and multiplied by g",
         KNOWN,
     ),
     "y for g": (
         slipping(for_dx=lambda g, y: jnp.where(y > 0, y, 0)),
-        "the output stands in the place of g, and g is not used",
+        "the output is used in place of g",
         KNOWN,
     ),
     "no g": (
@@ -144,7 +144,7 @@ SLIPS = {
         "dx does not depend on g",
         {},
     ),
-    "None for w": (slipping(change=lambda dx, dw, db: (dx, None, db)), "dw is 0 everywhere.*None for zeros", {}),
+    "None for w": (slipping(change=lambda dx, dw, db: (dx, None, db)), "dw is 0 everywhere.*None as zeros", {}),
     "a mean": (
         slipping(over=lambda dz: dz.sum(0, keepdims=True) / 20),
         "Block .0,. of db, the gradient of b, computed at steps .0,. to .2,., is wrong.*a mean over 20",
@@ -209,13 +209,13 @@ SQUARE = {
     ),
     "w transposed": (
         lambda x, w, z, y, g: (layers.dot(mask(z, g), w), *gradients(x, w, mask(z, g))[1:]),
-        "dx.*w stands in it transposed",
+        "dx.*w is transposed in it",
     ),
     "a transpose": (twice(lambda dx, dw, db: (dx, dw.T, db)), "dw is the transpose of what it should be"),
     "exchanged": (twice(lambda dx, dw, db: (dw, dx, db)), "dx and dw are swapped"),
     "y for x": (
         lambda x, w, z, y, g: (*gradients(x, w, mask(z, g))[:1], *gradients(y, w, mask(z, g))[1:]),
-        "the output stands where x should",
+        "the output is used where x should",
     ),
 }
 
@@ -233,12 +233,12 @@ def of_silu(slope):
 @pytest.mark.parametrize(
     "slope, sentence",
     [
-        (lambda z, y, g: g * silu_slope(y), "the slope of the activation is taken at y"),
-        (lambda z, y, g: g * y, "g is multiplied with what the activation returns"),
-        (lambda z, y, g: silu_slope(z), "the slope of the activation stands in the place of dz, and g is not used"),
+        (lambda z, y, g: g * silu_slope(y), "the slope of the activation is taken at its output y"),
+        (lambda z, y, g: g * y, "g is multiplied by the output of the activation"),
+        (lambda z, y, g: silu_slope(z), "the slope of the activation is used as dz, without g"),
         (
             lambda z, y, g: g * silu_slope(z.astype(jnp.bfloat16).astype(jnp.float32)),
-            "the slope is taken at a z that was rounded to bfloat16",
+            "the slope is computed from a z that was rounded to bfloat16",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_slope_at_the_stored_output_is_told_in_bfloat16_too():
 
     args = tuple(a.astype(jnp.bfloat16) for a in arguments())
     verdict = said(in_jax(change, jax.nn.silu), *args, reference=in_silu, **SILU)
-    assert_says(verdict, "the slope of the activation is taken at y")
+    assert_says(verdict, "the slope of the activation is taken at its output y")
 
 
 def test_a_right_slope_is_not_accused():
@@ -270,7 +270,7 @@ def test_a_slip_that_makes_no_difference_is_silent():
     """relu's slope at y is its slope at z: who has that and another fault is told the other one."""
     fn = with_z(lambda g, z: 3 * jnp.where(jnp.maximum(z, 0) > 0, g, 0))
     verdict = said(fn, **KNOWN)
-    assert verdict.passed is False and "taken at y" not in verdict.message
+    assert verdict.passed is False and "taken at its output y" not in verdict.message
 
 
 def test_a_declared_slip_is_told_and_only_for_its_output():
@@ -504,7 +504,7 @@ def test_a_factor_of_a_gradient(says):
 
 @pytest.mark.parametrize(
     "of_g, says",
-    [(lambda x, s, g: x + g, "x and g are added, and should be multiplied"), (lambda x, s, g: x * g, "")],
+    [(lambda x, s, g: x + g, "x and g are added, but should be multiplied"), (lambda x, s, g: x * g, "")],
 )
 def test_a_formula_that_somebody_wrote_is_searched_for_slips(of_g, says):
     args = tuple(jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (8, 128)), (1, (128,))))

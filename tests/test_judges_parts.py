@@ -96,7 +96,7 @@ LEDGER = {
         r"waits on sems\[0\].*nothing has started one",
     ),
     "twice": (once(waits_again), "waits twice on sem for one copy into buf"),
-    "no copy at all": (once(waits_for_nothing), "waits on sem for a copy into buf, and nothing has started one"),
+    "no copy at all": (once(waits_for_nothing), "waits on sem for a copy into buf, but nothing has started one"),
 }
 
 

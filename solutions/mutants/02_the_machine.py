@@ -146,7 +146,7 @@ def centre_kernel(x_ref, o_ref):
     o_ref[...] = v - jnp.mean(v, axis=0, keepdims=True)
 
 
-# %% answer="02.8" name="takes the mean of everything" judge="numbers" says="mean.x. is taken over all axes, and(?s:.)*Next: take it along axis 1"
+# %% answer="02.8" name="takes the mean of everything" judge="numbers" says="mean.x. is taken over all axes, but(?s:.)*Next: take it along axis 1"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.mean(v)
@@ -316,7 +316,7 @@ def centre_kernel(x_ref, o_ref):
     o_ref[...] = v if v.shape[0] > 64 else v - jnp.mean(v, axis=1, keepdims=True)
 
 
-# %% answer="02.8" name="adds the mean" judge="numbers" says="mean.x. is added, and should be subtracted(?s:.)*Next: subtract it once"
+# %% answer="02.8" name="adds the mean" judge="numbers" says="mean.x. is added, but should be subtracted(?s:.)*Next: subtract it once"
 # -    o_ref[...] = v - jnp.mean(v, axis=1, keepdims=True)
 # +    o_ref[...] = v + jnp.mean(v, axis=1, keepdims=True)
 

@@ -491,12 +491,12 @@ def gathered(x, ids):
 # +                x_hbm.at[pl.ds(ids_ref[j % 64], 1)], in_ref.at[b], in_sem.at[b]
 
 
-# %% answer="05.9" name="squares the rows" judge="numbers" says="is squared, and should be doubled"
+# %% answer="05.9" name="squares the rows" judge="numbers" says="is squared, but should be doubled"
 # -            out_ref[b] = 2 * in_ref[b]
 # +            out_ref[b] = in_ref[b] * in_ref[b]
 
 
-# %% answer="05.9" name="fetches row j" judge="numbers" says="the place in ids stands for what ids holds there"
+# %% answer="05.9" name="fetches row j" judge="numbers" says="the index into ids is used instead of the entry of ids"
 # -                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[b], in_sem.at[b]
 # +                x_hbm.at[pl.ds(j, 1)], in_ref.at[b], in_sem.at[b]
 
@@ -562,7 +562,7 @@ def waves(x):
 # +            pltpu.VMEM((buffers, size, 128), jnp.bfloat16),
 
 
-# %% answer="05.10" name="two sines" judge="numbers" says="(?s).sin. is left out where\\s+sin.sin.sin.x... is asked for"
+# %% answer="05.10" name="two sines" judge="numbers" says="(?s).sin.\\s+is\\s+left\\s+out\\s+of\\s+sin.sin.sin.x..."
 # -            buffer_ref[b] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[b])))  # in place
 # +            buffer_ref[b] = jnp.sin(jnp.sin(buffer_ref[b]))  # in place
 

@@ -336,7 +336,7 @@ def both_sums(x):
 # +        o_ref[:, lanes] = pair * scale
 
 
-# %% answer="06.8" name="absolute values for squares" judge="numbers" says="the absolute value of x stands in the place of its square"
+# %% answer="06.8" name="absolute values for squares" judge="numbers" says="the absolute value of x is used instead of its square"
 # -        squares = pair * pair
 # +        squares = jnp.abs(pair)
 

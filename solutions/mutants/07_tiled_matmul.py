@@ -612,11 +612,11 @@ def fast(x, y):
 # +            i, j = t % rows, t // rows
 
 
-# %% answer="07.10" name="the first strip of y for all" judge="numbers" says="the first block of 512 along axis 1 of y is used in\\s+the\\s+place of every other"
+# %% answer="07.10" name="the first strip of y for all" judge="numbers" says="the first block of 512 along axis 1 of y is\\s+used\\s+in\\s+place\\s+of\\s+every\\s+other\\s+block"
 # -            product = jnp.dot(xs[i], ys[j], preferred_element_type=jnp.float32)
 # +            product = jnp.dot(xs[i], ys[0], preferred_element_type=jnp.float32)
 
 
-# %% answer="07.10" name="multiplies the first piece of x again" judge="numbers" says="the first block of 512 along axis 1 of x is used in the place of every other"
+# %% answer="07.10" name="multiplies the first piece of x again" judge="numbers" says="the first block of 512 along axis 1 of x is used in place of every other block"
 # -            return jnp.dot(xs[0, :, at], ys[0, at], preferred_element_type=jnp.float32)
 # +            return jnp.dot(xs[0, :, pl.ds(0, bk)], ys[0, at], preferred_element_type=jnp.float32)

@@ -486,10 +486,10 @@ def cumulated(x):
 # +                    value += jnp.where(row >= distance, pltpu.roll(value, 8 - distance, 0), 0)
 
 
-# %% answer="08.10" name="no carry between registers" judge="numbers" says="(?s)begins anew every 8\\s+elements along axis 0.*carry"
+# %% answer="08.10" name="no carry between registers" judge="numbers" says="(?s)restarts\\s+every\\s+8\\s+elements along axis 0.*carry"
 # -                value += carry
 
 
-# %% answer="08.10" name="distances 1, 2, 3" judge="numbers" says="those at the distances 1, 2, 3 are added(?s:.)*the distances double: 1, 2, 4"
+# %% answer="08.10" name="distances 1, 2, 3" judge="numbers" says="the sums at distances 1, 2, 3 are added(?s:.)*the distances double: 1, 2, 4"
 # -                for distance in (1, 2, 4):
 # +                for distance in (1, 2, 3):

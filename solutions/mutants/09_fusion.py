@@ -311,7 +311,7 @@ def add_and_norm(x, r, weight):
     return o, s
 
 
-# %% answer="09.6" name="the mean of the block" judge="numbers" says="(?s)is taken over all\\s+axes, and should be taken along axis 1"
+# %% answer="09.6" name="the mean of the block" judge="numbers" says="(?s)is taken\\s+over\\s+all\\s+axes,\\s+but\\s+should be taken along axis 1"
 # -        mean = jnp.mean(s * s, axis=1, keepdims=True)
 # +        mean = jnp.mean(s * s)
 
@@ -616,12 +616,12 @@ def norm_product(x, w):
 # +        mean = jnp.sum(s * s, axis=1, keepdims=True)
 
 
-# %% answer="09.6" name="the variance" judge="numbers" says="(?s)variance of x . r, and the\\s+mean of its squares is asked for"
+# %% answer="09.6" name="the variance" judge="numbers" says="(?s)variance\\s+of\\s+x\\s+.\\s+r,\\s+but\\s+the\\s+mean\\s+of\\s+its\\s+squares\\s+is\\s+needed"
 # -        mean = jnp.mean(s * s, axis=1, keepdims=True)
 # +        mean = jnp.var(s, axis=1, keepdims=True)
 
 
-# %% answer="09.6" name="1e-6 outside the root" judge="numbers" says="(?s)1e-06 is added\\s+outside the root"
+# %% answer="09.6" name="1e-6 outside the root" judge="numbers" says="(?s)1e-06\\s+is\\s+added\\s+outside\\s+the\\s+square\\s+root"
 # -        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
 # +        o_ref[...] = (s * (jax.lax.rsqrt(mean) + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
 
@@ -658,7 +658,7 @@ def norm_product(x, w):
 # +        if True:
 
 
-# %% answer="09.9" name="nothing below the root" judge="numbers" says="(?s)1e-06 is left\\s+out below the root"
+# %% answer="09.9" name="nothing below the root" judge="numbers" says="(?s)1e-06\\s+is\\s+left\\s+out\\s+under\\s+the\\s+square\\s+root"
 # -            o_ref[...] = o_ref[...] * jax.lax.rsqrt(squares_ref[...] / k + 1e-6)
 # +            o_ref[...] = o_ref[...] * jax.lax.rsqrt(squares_ref[...] / k)
 

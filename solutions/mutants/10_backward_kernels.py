@@ -297,12 +297,12 @@ fused_dense = forward_pass
 # +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(g, y)
 
 
-# %% answer="10.4" name="hands over y and g in each other's place" judge="numbers" says="the output and g are exchanged: dz is the output times the slope of the activation at g"
+# %% answer="10.4" name="hands over y and g in each other's place" judge="numbers" says="the output and g are swapped: dz is the output times the slope of the activation at g"
 # -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 # +    return grad_x(w, g, y), grad_w(x, y, g), grad_b(y, g)
 
 
-# %% answer="10.4" name="sums y for db" judge="numbers" says="the output stands in the place of g, and g is not used"
+# %% answer="10.4" name="sums y for db" judge="numbers" says="the output is used in place of g"
 # -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 # +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, y)
 
@@ -530,7 +530,7 @@ happens = "nothing"
 # +        dx_ref[...] = r * h - x * (r * r * r) * jnp.sum(h * x, axis=1, keepdims=True)
 
 
-# %% answer="10.9" name="ds of x as it came" judge="numbers" says="x\\s+as\\s+it\\s+came"
+# %% answer="10.9" name="ds of x as it was passed" judge="numbers" says="x\\s+as\\s+it\\s+was\\s+passed"
 # -        ds_ref[...] += jnp.sum(g * x * r, axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(g * x, axis=0, keepdims=True)
 
@@ -614,7 +614,7 @@ def all_back(x, w, y, g):
 # +    dw_ref[...] = product(x_ref[...], dz, 0, 0)
 
 
-# %% answer="10.10" name="dx of all of g" judge="numbers" says="g is taken everywhere, and should be only where y > 0"
+# %% answer="10.10" name="dx of all of g" judge="numbers" says="g is taken everywhere, but should be taken only where y > 0"
 # -    dx_ref[...] = product(dz, w_ref[...], 1, 1)
 # +    dx_ref[...] = product(g_ref[...], w_ref[...], 1, 1)
 
@@ -637,7 +637,7 @@ def all_back(x, w, y, g):
 # +        dx_ref[...] = r * h - x * (r * r) * jnp.mean(h * x, axis=1, keepdims=True)
 
 
-# %% answer="10.9" name="adds the second term" judge="numbers" says="is added, and should be subtracted"
+# %% answer="10.9" name="adds the second term" judge="numbers" says="is added, but should be subtracted"
 # -        dx_ref[...] = r * h - x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
 # +        dx_ref[...] = r * h + x * (r * r * r) * jnp.mean(h * x, axis=1, keepdims=True)
 

@@ -83,7 +83,7 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +        inside = jnp.where(column < n, x_ref[...], jnp.inf)
 
 
-# %% answer="11.2" name="the largest size" judge="numbers" says="the absolute value of x is taken, and max.x. asks for x as it is"
+# %% answer="11.2" name="the largest size" judge="numbers" says="the absolute value of x is taken, but max.x. uses x itself"
 # -        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(inside, axis=1, keepdims=True))
 # +        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(jnp.abs(inside), axis=1, keepdims=True))
 
@@ -414,7 +414,7 @@ def balanced(x):
 # +            variance = jnp.mean(first * first, axis=1, keepdims=True)
 
 
-# %% answer="11.3" name="x itself over the deviation" judge="numbers" says="in one of the places of x - mean.x. mean.x. is not subtracted"
+# %% answer="11.3" name="x itself over the deviation" judge="numbers" says="in one use of x - mean.x. mean.x. is not subtracted"
 # -            o_ref[these, :] = away * jax.lax.rsqrt(variance + 1e-6)
 # +            o_ref[these, :] = x * jax.lax.rsqrt(variance + 1e-6)
 
@@ -472,17 +472,17 @@ def balanced(x):
 # +        bad_ref[...] = jnp.sum(bad, axis=0, keepdims=True)
 
 
-# %% answer="11.9" name="adds up the largest" judge="numbers" says="of each block of 32 are added up, and the largest of all is asked for"
+# %% answer="11.9" name="adds up the largest" judge="numbers" says="of each block of 32 are added, but the largest of all is needed"
 # -        size_ref[...] = jnp.maximum(size_ref[...], largest)
 # +        size_ref[...] = size_ref[...] + largest
 
 
-# %% answer="11.9" name="counts the good ones" judge="numbers" says="abs.x. < inf is asked for the opposite"
+# %% answer="11.9" name="counts the good ones" judge="numbers" says="the condition abs.x. < inf is inverted"
 # -        bad = jnp.where(ours & ~fine, 1, 0)
 # +        bad = jnp.where(ours & fine, 1, 0)
 
 
-# %% answer="11.9" name="counts blocks" judge="numbers" says="of each block of 32 only the largest (?s:.)*and not the sum"
+# %% answer="11.9" name="counts blocks" judge="numbers" says="only the largest .* of each block of 32(?s:.)*not the sum"
 # -        bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)
 # +        bad_ref[...] += jnp.max(bad, axis=0, keepdims=True)
 

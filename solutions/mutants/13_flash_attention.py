@@ -329,7 +329,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +            triangle = s[:, i * bq :]
 
 
-# %% answer="13.2" name="the scores the other way round" judge="numbers" says="with\\s+keys\\s+down\\s+and\\s+queries\\s+across"
+# %% answer="13.2" name="the scores the other way round" judge="numbers" says="with\\s+a\\s+row\\s+for\\s+each\\s+key"
 # -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
 # +    s = product(k_ref[...], q_ref[...], 1, 1) / math.sqrt(d)
 
@@ -349,7 +349,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, k_ref[...], 1, 0)
 
 
-# %% answer="13.2" name="the scores for the weights" judge="numbers" says="and\\s+not\\s+their\\s+exponentials"
+# %% answer="13.2" name="the scores for the weights" judge="numbers" says="not\\s+their\\s+exponentials"
 # -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
 # +    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(s, v_ref[...], 1, 0)
 

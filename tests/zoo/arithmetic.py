@@ -99,7 +99,7 @@ BUGS = tuple(
             lambda x: by_rows(rms_without_eps, x),
             rms_norm,
             (ONE_ZERO_ROW,),
-            r"(?s)\[9, 0\] is nan; it should be -?0\..*the term 1e-08 is left out below the root",
+            r"(?s)\[9, 0\] is nan; it should be -?0\..*the term 1e-08 is left out under the square root",
         ),
         (
             "relu that swallows NaN",

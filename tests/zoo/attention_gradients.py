@@ -134,7 +134,7 @@ BUGS = tuple(
             ONE_HEAD,
             r"dk is not multiplied by the scale, 1 / sqrt\(128\)",
         ),
-        ("dv of ds", with_backward(dv_of=1), ONE_HEAD, r"ds stands for p in dv"),
+        ("dv of ds", with_backward(dv_of=1), ONE_HEAD, r"ds is used instead of p in dv"),
         (
             "dk of the first queries",
             with_backward(dk_of=slice(0, BLOCK)),
@@ -145,19 +145,19 @@ BUGS = tuple(
             "maximum kept for lse",
             with_backward(kept="max"),
             ONE_HEAD,
-            r"dq takes exp\(s - m\) for p, which is not divided by l(?s:.*)lse = m \+ log\(l\)",
+            r"dq uses exp\(s - m\) as p, without dividing by l(?s:.*)lse = m \+ log\(l\)",
         ),
         (
             "sums go on to the next head",
             with_backward(starts=only_once),
             TWO_HEADS,
-            r"dk of a head goes on with the sum of the head before",
+            r"dk of a head continues the sum of the previous head",
         ),
         (
             "sums begin anew at each head of a group",
             with_backward(starts=at_every_head),
             GROUPS,
-            r"of the 2 query heads that share a KV head only the last counts in dk",
+            r"only the last of the 2 query heads that share a KV head counts in dk",
         ),
     )
 )

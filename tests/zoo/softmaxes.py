@@ -112,7 +112,7 @@ BUGS = tuple(
             partial(attention, of_values=rescaled_upwards),
             attention_in_jax,
             (Q, K, V),
-            r"(?s)acc_ref is multiplied by exp\(new - old\).*turn it round",
+            r"(?s)acc_ref is multiplied by exp\(new - old\).*swap them",
         ),
         (
             "maximum of one block",

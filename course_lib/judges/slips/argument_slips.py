@@ -18,8 +18,8 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST_ARGUMENTS = 6
 _MOST_ELEMENTS = 2**20  # of all arguments: each suspicion takes a run of the reference
-_ONE_OFF = "is there a <= where < is meant, or the reverse? Is 1 added or subtracted where it should not be?"
-_LOOK = "compare the order of the arguments with that of in_specs, and with the kernel's refs."
+_ONE_OFF = "check for a <= that should be <, or the reverse, and for a 1 that is added or subtracted by mistake."
+_LOOK = "compare the order of the arguments with in_specs, and with the kernel's refs."
 
 
 def slip(found: Finding) -> Complaint | None:
@@ -81,7 +81,7 @@ def _suspects(found: Finding) -> Iterator[Suspect]:
         return Suspect(means, next, found.reference, jax.tree.unflatten(tree, changed))
 
     for a, b in alike:
-        yield suspect(f"{names[a]} and {names[b]} are exchanged", _LOOK, {a: leaves[b], b: leaves[a]})
+        yield suspect(f"{names[a]} and {names[b]} are swapped", _LOOK, {a: leaves[b], b: leaves[a]})
     for a, b in (*alike, *(pair[::-1] for pair in alike)):
         yield suspect(f"{names[b]} is read where {names[a]} should be", _LOOK, {a: leaves[b]})
     for n, leaf in enumerate(leaves):
@@ -97,8 +97,8 @@ def _parts_for_all(name: str, leaf: jax.Array, blocks: list[int]) -> Iterator[tu
         length, at = leaf.shape[axis], np.arange(leaf.shape[axis])
         for size in (b for b in blocks if b < length and length % b == 0):
             yield (
-                f"the first block of {size} along axis {axis} of {name} is used in the place of every other",
-                "the block has to move with the loop or the grid: look at where its start comes from.",
+                f"the first block of {size} along axis {axis} of {name} is used in place of every other block",
+                "the block has to move with the loop or the grid: check how its start is computed.",
                 jnp.take(leaf, at % size, axis),
             )
         if len(long) > 1:
@@ -106,7 +106,7 @@ def _parts_for_all(name: str, leaf: jax.Array, blocks: list[int]) -> Iterator[tu
         for size in (b for b in (*blocks, length) if length % b == 0):
             which = "" if size == length else f" of each block of {size}"
             yield (
-                f"the first number of {name}{which} is used for all of them",
-                f"each has its own: read all of the ref of {name}, and not one number of it.",
+                f"the first value of {name}{which} is used for all of them",
+                f"each has its own value: read the whole ref of {name}, not one element of it.",
                 jnp.take(leaf, at // size * size, axis),
             )

@@ -114,8 +114,8 @@ def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
 
     name, places = found.name, (*range(len(found.args) - 1), len(found.args) - 1)
     yield Suspect(
-        f"ds stands for p in {name}",
-        "dv = p.T @ do: the values have been weighed with p, and nothing else.",
+        f"ds is used instead of p in {name}",
+        "dv = p.T @ do, because the forward pass weights the values with p and nothing else.",
         of_ds,
         found.args,
     )
@@ -137,7 +137,7 @@ def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
 
                 yield Suspect(
                     f"every block of {name} is computed with the {which} {block} rows of {names[place]}",
-                    "in a product the rows of ds or p, and of what they are multiplied with, must be the same ones.",
+                    "in a matmul, ds or p and the other operand must have the same rows.",
                     of_other_rows,
                     found.args,
                 )
@@ -147,13 +147,14 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
     name = found.name
     yield (
         f"delta is left out of {name}: ds is p * dp",
-        f"{_DS} A softmax does not change when all scores of a row grow alike, and delta takes that part out.",
+        f"{_DS} A softmax does not change when the same number is added to all scores of a row, and delta removes "
+        "that part.",
         lambda x, p, dp, delta: (p, p * dp),
     )
     yield f"p is left out of {name}: ds is dp - delta", _DS, lambda x, p, dp, delta: (p, dp - delta)
     yield f"delta is added in {name}: ds is p * (dp + delta)", _DS, lambda x, p, dp, delta: (p, p * (dp + delta))
-    yield f"dp stands for ds in {name}", _DS, lambda x, p, dp, delta: (p, dp)
-    yield f"p stands for ds in {name}", _DS, lambda x, p, dp, delta: (p, p)
+    yield f"dp is used instead of ds in {name}", _DS, lambda x, p, dp, delta: (p, dp)
+    yield f"p is used instead of ds in {name}", _DS, lambda x, p, dp, delta: (p, p)
     if depth := softmax.depth:
         root = math.sqrt(depth)
         yield (
@@ -163,7 +164,7 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
         )
         yield (
             f"{name} is multiplied by the scale, 1 / sqrt({depth}), twice",
-            "if q or ds is scaled already, do not scale the product once more.",
+            "if q or ds is scaled already, do not scale their matmul again.",
             lambda x, p, dp, delta: (p, p * (dp - delta) / root),
         )
 
@@ -171,7 +172,7 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
         p = jnp.exp(x - x.max(-1, keepdims=True))
         return p, p * (dp - delta)
 
-    yield f"{name} takes exp(s - m) for p, which is not divided by l", _LSE, by_maximum
+    yield f"{name} uses exp(s - m) as p, without dividing by l", _LSE, by_maximum
 
 
 def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
@@ -184,10 +185,22 @@ def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
             last = (-(-length // block) - 1) * block
             at = np.arange(length)
             for counts, means, next_ in (
-                (at >= last, f"only the last {what} block counts", "add to what is there, and set it to 0 once."),
-                (at < block, f"only the first {what} block counts", "does the loop go on, and is each block added?"),
-                (at < last, f"the last {what} block is left out", "count the turns of the loop."),
-                (at >= block, f"the first {what} block is left out", "is the sum set to 0 before it is added?"),
+                (
+                    at >= last,
+                    f"only the last {what} block counts",
+                    "accumulate with +=, and set the sum to 0 only once.",
+                ),
+                (
+                    at < block,
+                    f"only the first {what} block counts",
+                    "check that the loop continues, and that each block is added.",
+                ),
+                (at < last, f"the last {what} block is left out", "count the iterations of the loop."),
+                (
+                    at >= block,
+                    f"the first {what} block is left out",
+                    "check that the sum is set to 0 before this block is added.",
+                ),
             ):
                 shape = (length, 1) if axis == -2 else (length,)
                 keep = jnp.asarray(counts.reshape(shape), jnp.float32)
@@ -207,8 +220,8 @@ def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
     heads, of_keys = g.shape[-3], want.shape[-3]
     if 1 < of_keys:
         yield Suspect(
-            f"{name} of a head goes on with the sum of the head before",
-            f"set the sum of {name} to 0 where another KV head begins: at the first step of each head.",
+            f"{name} of a head continues the sum of the previous head",
+            f"set the sum of {name} to 0 at the first step of each KV head.",
             lambda value: jnp.cumsum(value, -3),
             (want,),
         )
@@ -218,8 +231,8 @@ def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
     for place, which in ((group - 1, "last"), (0, "first")):
         counts = (np.arange(heads) % group == place).reshape(heads, 1, 1)
         yield Suspect(
-            f"of the {group} query heads that share a KV head only the {which} counts in {name}",
-            f"{name} is the sum over all {group}: set it to 0 at the first of them, add each, store it at the last.",
+            f"only the {which} of the {group} query heads that share a KV head counts in {name}",
+            f"{name} is the sum over all {group}: set it to 0 at the first, add each head, and store it at the last.",
             problem.backwards,
             (*args, g * jnp.asarray(counts, g.dtype)),
         )

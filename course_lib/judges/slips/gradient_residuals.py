@@ -12,7 +12,7 @@ from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, thro
 from course_lib.judges.slips.slip import Suspect
 from course_lib.judges.wrong_outputs.finding import Finding
 
-_READ_ANEW = "look at what the forward rule saves, in which order, and at how the backward rule unpacks it."
+_READ_ANEW = "compare what the forward rule saves, and in which order, with how the backward rule unpacks it."
 
 
 def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
@@ -34,7 +34,7 @@ def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
         if (args[first].shape, args[first].dtype) == (args[second].shape, args[second].dtype):
             changed = [*args]
             changed[first], changed[second] = args[second], args[first]
-            means = f"it is the gradient with {names[first]} and {names[second]} exchanged"
+            means = f"it is the gradient with {names[first]} and {names[second]} swapped"
             yield of_dz(problem, means, _READ_ANEW, changed, dz)
             yield Suspect(means, _READ_ANEW, problem.backwards, (*changed, g))
     if g.dtype == jnp.float32:
@@ -42,15 +42,15 @@ def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
             z = problem.pre(*args)
             yield of_dz(
                 problem,
-                "the slope is taken at a z that was rounded to bfloat16",
-                "save z in float32, or compute it again.",
+                "the slope is computed from a z that was rounded to bfloat16",
+                "save z in float32, or recompute it.",
                 args,
                 through(problem.activation, _rounded(z), g),
             )
         yield of_dz(
             problem,
-            "the cotangent was rounded to bfloat16 before the product",
-            "keep it in float32, and ask for precision=HIGHEST in the product.",
+            "the cotangent was rounded to bfloat16 before the matmul",
+            "keep it in float32, and use precision=HIGHEST in the matmul.",
             args,
             _rounded(dz),
         )
@@ -61,7 +61,7 @@ def _read_for_another(problem: Problem, args: list, g, dz) -> Iterator[Suspect]:
     for place, other in itertools.permutations(range(len(args)), 2):
         changed = [*args]
         changed[place] = args[other]
-        means = f"{problem.names[other]} stands where {problem.names[place]} should"
+        means = f"{problem.names[other]} is used where {problem.names[place]} should be"
         yield of_dz(problem, means, _READ_ANEW, changed, dz)
         yield Suspect(means, _READ_ANEW, problem.backwards, (*changed, g))
 
@@ -84,31 +84,32 @@ def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[
     arg, name = args[place], names[place]
     if arg.ndim == 2 and arg.shape[0] == arg.shape[1]:
         yield (
-            f"{name} stands in it transposed where it should not be, or the other way round",
-            f"which axis of {name} does the cotangent meet? The shapes do not say, for {name} is square.",
+            f"{name} is transposed in it where it should not be, or the reverse",
+            f"check which axis of {name} is contracted with the cotangent. The shapes do not show it, because {name} "
+            "is square.",
             arg.T,
         )
     if isinstance(y, jax.Array) and (y.shape, y.dtype) == (arg.shape, arg.dtype):
         yield (
-            f"the output stands where {name} should: a residual is another than the backward rule takes it for",
+            f"the output is used where {name} should be: the backward rule misreads a residual",
             (_READ_ANEW),
             y,
         )
     if arg.dtype == jnp.float32:
         yield (
             f"it is computed from {name} rounded to bfloat16",
-            f"save {name} as it came, in float32: a residual costs its bytes, and the gradient has no more digits.",
+            f"save {name} as it was passed, in float32: the gradient is no more precise than its residuals.",
             _rounded(arg),
         )
     if jnp.issubdtype(arg.dtype, jnp.floating):
         yield (
             f"{name} is left out of it, as if it were 1 everywhere",
-            f"the chain rule multiplies by {name} where the function does: is a factor missing?",
+            f"the chain rule multiplies by {name} where the function does: check for a missing factor.",
             jnp.ones_like(arg),
         )
     yield (
-        f"{name} is taken for 0 in it",
-        f"is {name} read, and is the residual the one that was saved?",
+        f"it is computed as if {name} were 0",
+        f"check that {name} is read, and that the residual is the one that was saved.",
         jnp.zeros_like(arg),
     )
 

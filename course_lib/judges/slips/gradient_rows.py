@@ -19,20 +19,24 @@ def factors(found: Finding, problem: Problem) -> Iterator[Suspect]:
     want = found.want.value
     lengths = sorted({n for leaf in found.leaves for n in leaf.shape if n > 2}, reverse=True)
     known = [
-        (-1.0, "its sign is wrong", "is something subtracted from what it should be subtracted by?"),
-        (2.0, "it is twice what it should be", "is a term added twice, or a step done twice?"),
-        (0.5, "it is half of what it should be", "is a mean taken of two, or a term left out?"),
+        (-1.0, "its sign is wrong", "check for a difference whose operands are swapped."),
+        (2.0, "it is twice what it should be", "check for a term that is added twice, or a step that runs twice."),
+        (0.5, "it is half of what it should be", "check for a mean of two, or for a missing term."),
     ]
     known += [
         (
             1 / n,
-            f"it is a mean over {n}, where a sum is asked for",
-            "the gradient of a sum of losses is a sum over the rows: whoever wants a mean puts it into g.",
+            f"it is a mean over {n}, but should be a sum",
+            "the gradient is a sum over the rows: if the loss is a mean, g already contains its factor.",
         )
         for n in lengths
     ]
     known += [
-        (float(n), f"it is {n} times what it should be, as if it were added {n} times", "in which loop does it stand?")
+        (
+            float(n),
+            f"it is {n} times what it should be, as if it were added {n} times",
+            "check which loop the addition is in.",
+        )
         for n in lengths
     ]
     for factor, means, next in known:
@@ -54,20 +58,25 @@ def rows(found: Finding, problem: Problem) -> Iterator[Suspect]:
             (
                 row < last,
                 f"{whose} are left out",
-                "pl.cdiv(rows, block) counts the last block, too. Does a mask hide it?",
+                "pl.cdiv(rows, block) counts the last block, too. Check that no mask hides it.",
             ),
-            (row >= last, f"only {whose} count", "zero the sum at the first block, and add each one: +=."),
-            (row < size, f"only {first} count", "does the grid go on, and is each block added: +=?"),
-            (row >= size, f"{first} are left out", "is the sum set to zero before the first block is added?"),
-            (1 + (row < size), f"{first} count twice", "is the first step done twice?"),
-            (1 + (row >= last), f"{whose} count twice", "is the last step done twice?"),
+            (row >= last, f"only {whose} count", "set the sum to zero at the first block, and add each one: +=."),
+            (row < size, f"only {first} count", "check that the grid covers all blocks, and that each is added: +=."),
+            (
+                row >= size,
+                f"{first} are left out",
+                "check that the sum is set to zero before the first block is added.",
+            ),
+            (1 + (row < size), f"{first} count twice", "check whether the first step runs twice."),
+            (1 + (row >= last), f"{whose} count twice", "check whether the last step runs twice."),
         ]
         if length % size:
             again = 1 + ((row >= length - size) & (row < last))
             what = (
-                f"rows {length - size} to {last - 1} of g count twice, for the last block begins early, so that it fits"
+                f"rows {length - size} to {last - 1} of g count twice, because the last block starts early in order "
+                "to fit"
             )
-            weights.insert(0, (again, what, "mask the rows that the block before has had already."))
+            weights.insert(0, (again, what, "mask the rows that the previous block has already counted."))
         for weight, means, next in weights:
             shape = (length,) + (1,) * (g.ndim - 1)
             weighted = g * jnp.asarray(np.reshape(weight, shape), g.dtype)

@@ -31,8 +31,8 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 def _nothing(found: Finding, problem: Problem) -> Iterator[Suspect]:
     yield Suspect(
-        f"{found.name} is 0 everywhere, as if nobody had asked for it",
-        "what does the backward rule return in its place? JAX takes None for zeros.",
+        f"{found.name} is 0 everywhere, as if it had not been requested",
+        "check what the backward rule returns in its place. JAX treats None as zeros.",
         jnp.zeros_like,
         (found.want.value,),
     )
@@ -46,9 +46,9 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
     name = found.name
     yield of_dz(
         problem,
-        f"{name} is computed from g as it comes, and the derivative of the activation is left out",
-        "multiply g with the slope of the activation at z first: dz = g * slope. Is there a mask? Where y is what relu "
-        "has returned, y >= 0 is true everywhere.",
+        f"{name} is computed from g itself, without the derivative of the activation",
+        "multiply g by the slope of the activation at z first: dz = g * slope. If you use a mask: y >= 0 is true "
+        "everywhere when y is the output of relu.",
         args,
         g,
     )
@@ -60,23 +60,23 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
     for dz in (at_y,) if g.dtype == at_y.dtype else (at_y, at_y.astype(g.dtype)):  # rounded for the matmul, or not
         yield of_dz(
             problem,
-            "the slope of the activation is taken at y, what the activation returns, and not at z, what it takes",
-            "save z, or compute it again in the backward pass: the slope is a function of z.",
+            "the slope of the activation is taken at its output y, not at its input z",
+            "save z, or recompute it in the backward pass: the slope is a function of z.",
             args,
             dz,
         )
     yield of_dz(
         problem,
-        "g is multiplied with what the activation returns, and not with its slope",
-        "the slope of relu is 1 where z > 0 and 0 elsewhere; of others, differentiate the formula.",
+        "g is multiplied by the output of the activation, not by its slope",
+        "the slope of relu is 1 where z > 0 and 0 elsewhere; for other activations, differentiate the formula.",
         args,
         (g.astype(jnp.float32) * y.astype(jnp.float32)).astype(g.dtype),
     )
     yield from _roles_of_g(problem, args, g, z, y)
     yield of_dz(
         problem,
-        "the slope of the activation stands in the place of dz, and g is not used",
-        "dz is the product of both: g * slope, element by element.",
+        "the slope of the activation is used as dz, without g",
+        "dz is g * slope, element by element.",
         args,
         through(act, z, jnp.ones_like(g)),
     )
@@ -87,21 +87,25 @@ def _roles_of_g(problem: Problem, args: list, g, z, y) -> Iterator[Suspect]:
     act, in_z = problem.activation, g.astype(z.dtype)
     for means, dz in (
         (
-            "the output and g are exchanged: dz is the output times the slope of the activation at g",
+            "the output and g are swapped: dz is the output times the slope of the activation at g",
             through(act, in_z, y),
         ),
-        ("the slope of the activation is taken at g, and g itself is what it should multiply", through(act, in_z, g)),
-        ("the output stands in the place of g, and g is not used", through(act, z, y)),
+        (
+            "the slope of the activation is taken at g, but it should be taken at z and multiplied by g",
+            through(act, in_z, g),
+        ),
+        ("the output is used in place of g", through(act, z, y)),
     ):
-        next_ = "dz = g * slope, with the slope at z; for relu, take g where y > 0. Compare the order of the arguments."
+        next_ = "dz = g * slope, with the slope at z; for relu, take g where y > 0. Check the order of the arguments."
         yield of_dz(problem, means, next_, args, dz.astype(g.dtype))
 
 
 def _cotangent(found: Finding, problem: Problem) -> Iterator[Suspect]:
     *args, g = found.args
     yield Suspect(
-        f"{found.name} does not depend on g: it is what a g of ones would give",
-        "the backward function gets g, the gradient of the loss by the output; everything it returns is linear in g.",
+        f"{found.name} does not depend on g: it is the gradient for a g of ones",
+        "the backward function gets g, the gradient of the loss with respect to the output; everything it returns is "
+        "linear in g.",
         problem.backwards,
         (*args, jnp.ones_like(g)),
     )
@@ -112,8 +116,8 @@ def _kink(found: Finding, problem: Problem) -> Iterator[Suspect]:
     *args, g = found.args
     for beside in beside_zero(tuple(args)):
         yield Suspect(
-            "it differs only where a kink is met at exactly 0, and there the slope is that of the other side",
-            "is it >= where > is meant, or the other way round? The slope of jax.nn.relu at 0 is 0: z > 0.",
+            "it differs only at a kink at exactly 0, where it has the slope of the other side",
+            "check for a >= that should be >, or the reverse. The slope of jax.nn.relu at 0 is 0: z > 0.",
             problem.backwards,
             (*beside, g),
         )
@@ -131,8 +135,8 @@ def _axes(found: Finding, problem: Problem) -> Iterator[Suspect]:
             over = " and ".join(map(str, axes))
             yield Suspect(
                 f"the sum for {found.name} runs over axis {over} of the cotangent, which is the wrong one",
-                f"{found.name} collects what every row contributes: an element of {_name(found, problem)} has a part "
-                "in all that it was added to, and the sum is over those.",
+                f"{found.name} sums the contributions of every row: sum over all elements to which an element of "
+                f"{_name(found, problem)} was added.",
                 lambda dz, axes=axes: dz.astype(jnp.float32).sum(axes).astype(want.dtype),
                 (dz,),
             )

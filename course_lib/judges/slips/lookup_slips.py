@@ -43,28 +43,28 @@ def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.nd
         name, array = argument_name(found, place), np.asarray(leaves[place])
         for other in (n for n in lists if n != place and leaves[n].shape == array.shape):
             instead = argument_name(found, other)
-            yield f"{instead} is looked up where {name} should be", "which list says what?", place, leaves[other]
+            yield f"{instead} is looked up instead of {name}", "check what each list holds.", place, leaves[other]
         length, at = array.shape[-1], np.arange(array.shape[-1])
         yield (
-            f"the place in {name} stands for what {name} holds there",
+            f"the index into {name} is used instead of the entry of {name}",
             f"{name}[i], not i.",
             place,
             np.broadcast_to(at, array.shape),
         )
         for by, which in ((1, "after"), (-1, "before")):
             shifted = array[..., np.clip(at + by, 0, length - 1)]
-            yield f"of {name} the entry {which} is looked up", "entries count from 0.", place, shifted
+            yield f"the entry {which} of {name} is looked up", "entries count from 0.", place, shifted
         if array.ndim == 2:
             for row, which in ((0, "first"), (-1, "last")):
                 yield (
-                    f"the {which} row of {name} is taken for every row",
-                    f"{name}[b, i]: each has a row of its own.",
+                    f"the {which} row of {name} is used for every row",
+                    f"{name}[b, i]: each has its own row.",
                     place,
                     np.broadcast_to(array[row], array.shape),
                 )
             for block in sorted(b for b in reference_softmax.sizes_of_blocks(found.walk)):
                 yield (
-                    f"{name} is asked with the number of an element, and not with that of its block",
+                    f"{name} is indexed by an element, not by its block",
                     f"an entry of {name} stands for a whole block: {name}[b, i] for block i, with i = element // size.",
                     place,
                     array[..., np.minimum(at * block, length - 1)],

@@ -32,20 +32,20 @@ def slips(softmax: Softmax, args: tuple, blocks: set[int]) -> Iterator[tuple[str
         _masked(softmax, counts, 0.0),
     )
     yield (
-        "the exponentials are masked after they were summed up, so that l counts masked keys too",
-        "mask the scores, with -1e30, before the maximum and the exponentials: then they count nowhere.",
+        "the exponentials are masked after they are summed, so l counts masked keys too",
+        "mask the scores, with -1e30, before the maximum and the exponentials, so that they count nowhere.",
         _late(softmax, counts, of_sum=False),
     )
     yield (
-        "l sums only what the mask lets through, and acc all",
-        "mask the scores, with -1e30, before the maximum and the exponentials: then they count nowhere.",
+        "l sums only what the mask lets through, but acc sums everything",
+        "mask the scores, with -1e30, before the maximum and the exponentials, so that they count nowhere.",
         _late(softmax, counts, of_sum=True),
     )
 
 
 def _masks(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
     yield "nothing is masked", "mask the scores before the maximum is taken.", np.ones_like(counts)
-    yield "the mask is turned round: what counts is hidden", "jnp.where(counts, s, -1e30).", ~counts
+    yield "the mask is inverted: it hides what counts", "jnp.where(counts, s, -1e30).", ~counts
     if (counts == counts[..., :1, :]).all():
         yield from _lengths(counts, blocks)
     else:
@@ -57,18 +57,18 @@ def _places(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np
     rows, keys = counts.shape[-2:]
     nobody, everybody = np.zeros_like(counts[..., :1, :]), np.ones_like(counts[..., :1, :])
     yield (
-        "the mask is one key too narrow: a query does not see the key at its own place",
-        "key <= query, where a query sees its own place; < hides it.",
+        "the mask is one key too narrow: a query does not see the key at its own position",
+        "use key <= query, so that a query sees its own position; < hides it.",
         np.concatenate([nobody, counts[..., :-1, :]], -2),
     )
     yield (
         "the mask is one key too wide: a query sees the key after the last that it may see",
-        "key <= query, where a query sees the keys up to its own place.",
+        "use key <= query, so that a query sees the keys up to its own position.",
         np.concatenate([counts[..., 1:, :], everybody], -2),
     )
     if rows == keys:
         yield (
-            "queries and keys are exchanged in the mask",
+            "queries and keys are swapped in the mask",
             "queries are the rows of the scores, and keys their columns: iota along axis 0, and along axis 1.",
             np.swapaxes(counts, -1, -2),
         )
@@ -77,7 +77,7 @@ def _places(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np
     for bq, bk in pairs:
         here = counts[..., query % bq, :][..., key % bk]
         yield (
-            f"the mask compares indices within a block of {bq} queries and one of {bk} keys, and not positions",
+            f"the mask compares indices within a block of {bq} queries and one of {bk} keys, not positions",
             _POSITIONS,
             here,
         )
@@ -102,18 +102,18 @@ def _lengths(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, n
             for reach in (np.any, np.all)
         )
         yield (
-            f"of the last block of {block} keys that is begun all count, those past the end too",
+            f"all of the partial last block of {block} keys count, including those past the end",
             "mask by position: block * size + index within the block < length.",
             some,
         )
         yield (
-            f"the last block of {block} keys is left out where it is not full",
-            "length // block counts whole blocks; pl.cdiv(length, block) counts the one that is begun, too.",
+            f"the last block of {block} keys is left out if it is not full",
+            "length // block counts whole blocks; pl.cdiv(length, block) counts the partial one, too.",
             all_,
         )
     one_more = np.concatenate([counts[..., :1], counts[..., :-1]], -1)
     one_less = np.concatenate([counts[..., 1:], np.zeros_like(counts[..., :1])], -1)
-    yield "the key behind the last one counts, too", "keys count from 0: those < length count.", one_more
+    yield "the key after the last one counts, too", "keys count from 0: those < length count.", one_more
     yield "the last key is left out", "keys count from 0: those < length count.", one_less
 
 
@@ -127,19 +127,19 @@ def _in_whole_blocks(counts: np.ndarray, query: np.ndarray, key: np.ndarray, of:
 
     any_, all_ = of_blocks(np.any), of_blocks(np.all)
     yield (
-        f"the mask is cut in blocks: where some of {of} count, all of them do",
-        "on the diagonal compare positions, key <= query, and not the numbers of blocks.",
+        f"the mask has block granularity: if some of {of} count, all of them do",
+        "on the diagonal compare positions, key <= query, not block indices.",
         any_,
     )
     yield (
         f"blocks of {of} that the mask cuts through are left out",
-        "such a block counts, with a mask: skip only what lies wholly beyond.",
+        "such a block counts, with a mask: skip only blocks that are hidden entirely.",
         all_,
     )
     crossed = any_ & ~all_
     yield (
         f"only blocks of {of} that the mask cuts through count",
-        "blocks that are seen whole count, too: on which side of the diagonal does the condition skip?",
+        "blocks that are visible entirely count, too: check on which side of the diagonal the condition skips.",
         counts & crossed,
     )
 

@@ -12,10 +12,7 @@ import jax.numpy as jnp
 
 from course_lib.judges.slips.reference_softmax import LEAST
 
-_CURE = (
-    "when a block raises the running maximum m, what was summed before it, in l and in acc, must be multiplied by "
-    "exp(m_old - m_new), before this block is added."
-)
+_CURE = "when a block raises the running maximum m, multiply l and acc by exp(m_old - m_new) before you add this block."
 
 
 class Recurrence(NamedTuple):
@@ -78,24 +75,24 @@ def slips(block: int, blocks: int, depth: int | None, rows: int = 0) -> Iterator
     yield from _in_another_unit(depth)
     yield (
         Recurrence(stored=False),
-        "the running maximum m is never stored: every block compares with what m began with, and "
-        "exp(m_old - m_new) wipes out what was summed before",
-        "carry m from block to block, as l and acc: at the end of each, m = m_new.",
+        "the running maximum m is never stored: every block compares with the initial maximum, and exp(m_old - m_new) "
+        "erases the sums so far",
+        "carry m from block to block, like l and acc: at the end of each block, m = m_new.",
     )
     yield (
         Recurrence(of_values=0.0, of_sum=0.0, running=False),
-        f"each key block (of {block}) takes exp(s - m) with its own maximum, and the terms do not fit together",
+        f"each key block (of {block}) takes exp(s - m) with its own maximum, so the terms do not fit together",
         "m_new = maximum(m_old, this block's); then " + _CURE,
     )
     yield (
         Recurrence(divided=True),
-        "acc is divided by l after every block, so that the next one is added to a quotient",
+        "acc is divided by l after every block, so the next block is added to a quotient",
         "divide once, after the last block: o = acc / l.",
     )
     yield (
         Recurrence(summed=False),
-        "l is the sum of exponentials of the last key block alone",
-        "l goes on from block to block: l = l * exp(m_old - m_new) + p.sum(...).",
+        "l is the sum of exponentials of the last key block only",
+        "l accumulates over the blocks: l = l * exp(m_old - m_new) + p.sum(...).",
     )
     for number, which in ((blocks - 1, "last"), (0, "first")):
         yield (
@@ -103,22 +100,22 @@ def slips(block: int, blocks: int, depth: int | None, rows: int = 0) -> Iterator
             f"the {which} key block, keys {number * block} and on, is left out"
             if number
             else f"the first key block, keys 0 to {block - 1}, is left out",
-            "count the turns of the loop over the keys: range(n) ends with n - 1; and T / block may have a rest.",
+            "count the iterations of the loop over the keys: range(n) ends with n - 1, and T / block may have a "
+            "remainder.",
         )
     yield from _around_the_sums()
     if depth and rows and rows % block == 0:
         yield (
             Recurrence(turned=True),
-            "the weights meet the values the other way round: the matmul sums over the queries, axis 0 of p, and not "
-            "over the keys, axis 1",
+            "the weights are transposed: the matmul sums over the queries, axis 0 of p, not over the keys, axis 1",
             "p @ v: axis 1 of p with axis 0 of v.",
         )
 
 
 def _around_the_sums() -> Iterator[tuple[Recurrence, str, str]]:
     yield Recurrence(end=""), "acc is not divided by l at the end", "after the last block, o = acc / l."
-    yield Recurrence(end="*"), "acc is multiplied by l at the end, and not divided", "o = acc / l."
-    yield Recurrence(raw=True), "the scores are multiplied by the values, and not their exponentials", "acc + p @ v."
+    yield Recurrence(end="*"), "acc is multiplied by l at the end, not divided", "o = acc / l."
+    yield Recurrence(raw=True), "the scores, not their exponentials, are multiplied by the values", "acc + p @ v."
 
 
 def _too_late() -> Iterator[tuple[Recurrence, str, str]]:
@@ -129,8 +126,9 @@ def _too_late() -> Iterator[tuple[Recurrence, str, str]]:
     ):
         yield (
             Recurrence(**dict.fromkeys(late, True)),
-            f"{what} multiplied by exp(m_old - m_new) after this block was added, which already has the new m",
-            "multiply what was summed before, and then add: acc * exp(m_old - m_new) + p @ v.",
+            f"{what} multiplied by exp(m_old - m_new) after this block was added, but this block already uses the new "
+            "m",
+            "multiply the sum so far, and then add: acc * exp(m_old - m_new) + p @ v.",
         )
 
 
@@ -167,8 +165,9 @@ def _turned_round() -> Iterator[tuple[Recurrence, str, str]]:
     for sums, name in (({"of_values"}, "acc"), ({"of_sum"}, "l"), ({"of_values", "of_sum"}, "l and acc")):
         yield (
             Recurrence(**dict.fromkeys(sums, -1.0)),
-            f"when m grows, {name} {'are' if 'and' in name else 'is'} multiplied by exp(m_new - m_old), and grows too",
-            "turn it round: exp(m_old - m_new), which is at most 1.",
+            f"when m grows, {name} {'are' if 'and' in name else 'is'} multiplied by exp(m_new - m_old), so it grows "
+            "too",
+            "swap them: exp(m_old - m_new), which is at most 1.",
         )
 
 
@@ -191,7 +190,6 @@ def _in_another_unit(depth: int | None) -> Iterator[tuple[Recurrence, str, str]]
         for sums, name in (({"of_values", "of_sum"}, "l and acc"), ({"of_values"}, "acc"), ({"of_sum"}, "l")):
             yield (
                 Recurrence(**dict.fromkeys(sums, unit)),
-                f"what {name} {'hold' if 'and' in name else 'holds'} is multiplied by {by}, and the exponentials are "
-                f"{powers}",
-                "both must be in one unit: the factor is what turns exp(s - m_old) into exp(s - m_new).",
+                f"{name} {'are' if 'and' in name else 'is'} multiplied by {by}, but the exponentials are {powers}",
+                "both must use the same unit: the factor turns exp(s - m_old) into exp(s - m_new).",
             )

@@ -16,10 +16,15 @@ from course_lib.judges.slips.reference_steps import Step, Steps
 
 _REDUCERS = {"reduce_sum": jnp.sum, "reduce_max": jnp.max, "reduce_min": jnp.min}
 _REGISTER = 8  # rows
-_ADDED = "the {which} {{of}} of each block of {{size}} are added up, and the {which} of all is asked for"
+_ADDED = "the {which} {{of}} of each block of {{size}} are added, but the {which} of all is needed"
 _WAYS = {  # how a block is reduced, how the blocks are put together, what that means, what to try
     "reduce_sum": (
-        (jnp.max, jnp.sum, "of each block of {size} only the largest {of} counts, and not the sum", "sum within it."),
+        (
+            jnp.max,
+            jnp.sum,
+            "only the largest {of} of each block of {size} counts, not the sum",
+            "sum within each block.",
+        ),
         (jnp.sum, jnp.max, "only the block of {size} with the largest sum of {of} counts", "add the blocks' sums: +=."),
     ),
     "reduce_max": ((jnp.max, jnp.sum, _ADDED.format(which="largest"), "keep the larger: jnp.maximum."),),
@@ -63,8 +68,8 @@ def _one_block_only(step: Step, named: Expressions, blocks: list[int]) -> Iterat
 def _largest_of_sizes(step: Step, named: Expressions) -> Iterator[Edit]:
     (of,) = step.inputs
     name = named(of)
-    means = f"the absolute value of {name} is taken, and {named.call(step)} asks for {name} as it is"
-    yield Edit(of, means, f"leave abs out: the sign of {name} counts.", lambda env: jnp.abs(env[of]))
+    means = f"the absolute value of {name} is taken, but {named.call(step)} uses {name} itself"
+    yield Edit(of, means, f"remove abs: the sign of {name} counts.", lambda env: jnp.abs(env[of]))
 
 
 def _blocks_put_together(step: Step, named: Expressions, blocks: list[int]) -> Iterator[Edit]:
@@ -90,7 +95,7 @@ def _blocks_put_together(step: Step, named: Expressions, blocks: list[int]) -> I
 def _only(what: str, which: str, size: int) -> tuple[str, str]:
     return (
         f"only the {which} block of {size} counts in {what}",
-        "collect it over all blocks: += adds to what is there, = replaces it.",
+        "accumulate over all blocks: += adds to the previous value, = replaces it.",
     )
 
 
@@ -125,16 +130,17 @@ def _over_something_else(step: Step, steps: Steps, kept: int, named: Expressions
 
     for size in (b for b in blocks if b < shape[axis] and shape[axis] % b == 0):
         yield edit(
-            f"{what} is that of each block of {size}, and should be that of all {shape[axis]} along axis {axis}",
-            "let a block have all of them, or collect over the blocks before the result is used.",
+            f"{what} is computed for each block of {size}, but should cover all {shape[axis]} elements along axis "
+            f"{axis}",
+            "let one block hold all of them, or accumulate over the blocks before you use the result.",
             {axis: size},
         )
     for other in (n for n in range(len(shape)) if n != axis):
         for size in {shape[other], *(b for b in blocks if shape[other] % b == 0)}:
             yield edit(
-                f"{what} is taken along axis {other}, and should be taken along axis {axis}", along, {other: size}
+                f"{what} is taken along axis {other}, but should be taken along axis {axis}", along, {other: size}
             )
-            both = f"{what} is taken over all axes, and should be taken along axis {axis}"
+            both = f"{what} is taken over all axes, but should be taken along axis {axis}"
             yield edit(both, along, {axis: shape[axis], other: size})
 
 
@@ -170,20 +176,20 @@ def _variance(step: Step, steps: Steps, kept: int, named: Expressions) -> Iterat
     name = named(of)
     yield Edit(
         kept,
-        f"this is the variance of {name}, and the mean of its squares is asked for",
-        f"do not subtract the mean: square {name} as it is.",
+        f"this is the variance of {name}, but the mean of its squares is needed",
+        f"do not subtract the mean: square {name} itself.",
         lambda env: shaped(total(centred(env) ** 2), env[kept]),
     )
     yield Edit(
         kept,
-        f"this is the square of the mean of {name}, and the mean of its squares is asked for",
+        f"this is the square of the mean of {name}, but the mean of its squares is needed",
         "square first, and then take the mean.",
         lambda env: shaped(total(env[of]) ** 2 / length, env[kept]),
     )
     yield Edit(
         of,
         f"the mean of {name} is subtracted first, as in a layer norm",
-        f"do not subtract the mean: use {name} as it is.",
+        f"do not subtract the mean: use {name} itself.",
         centred,
     )
 
@@ -217,14 +223,14 @@ def _running_sum(step: Step, named: Expressions, blocks: list[int]) -> Iterator[
     length = step.eqn.invars[0].aval.shape[axis]
     yield Edit(
         out,
-        f"element i is the sum of those before it, without {named(of)}[i] itself",
-        "add the element, and then write.",
+        f"element i is the sum of the elements before it, without {named(of)}[i]",
+        "add the element before you write the sum.",
         lambda env: env[out] - env[of],
     )
     yield Edit(
         out,
-        "the running sum begins at the other end",
-        f"begin with element 0 of axis {axis}.",
+        "the running sum starts at the other end",
+        f"start with element 0 of axis {axis}.",
         lambda env: jax.lax.cumsum(env[of], axis, reverse=True),
     )
     for block in sorted(b for b in {*blocks, _REGISTER} if b <= length and length % b == 0):
@@ -239,8 +245,8 @@ def _running_sum(step: Step, named: Expressions, blocks: list[int]) -> Iterator[
 
         yield Edit(
             out,
-            f"the running sum begins anew every {block} elements along axis {axis}",
-            "carry what each part ends with to the next.",
+            f"the running sum restarts every {block} elements along axis {axis}",
+            "carry the last sum of each part to the next.",
             value,
         )
 
@@ -263,8 +269,8 @@ def _wrong_distances(of: int, out: int, axis: int, block: int) -> Iterator[Edit]
 
     yield Edit(
         out,
-        f"within {block} elements those at the distances {', '.join(map(str, counted))} are added",
-        f"after each addition every element holds twice as many, so the distances double: "
+        f"within {block} elements, the sums at distances {', '.join(map(str, counted))} are added",
+        "after each addition every element holds the sum of twice as many, so the distances double: "
         f"{', '.join(map(str, doubled))}.",
         value,
     )

@@ -88,7 +88,7 @@ def _of_one_use(step: Step, steps: Steps, named: Expressions) -> Iterator[Edit]:
             if edit.value == place:
                 value = functools.partial(_taken_with, step, place, edit)
                 where = named.call(step)
-                where = f"in one of the places of {named(place)}" if "(...)" in where else f"in {where}"
+                where = f"in one use of {named(place)}" if "(...)" in where else f"in {where}"
                 yield Edit(step.outputs[0], f"{where} {edit.means}", edit.next, value)
 
 

@@ -43,11 +43,11 @@ class Slip:
             raise ValueError(f"a Slip needs two sentences: means is {self.means!r:.60}, next is {self.next!r:.60}.")
         if not callable(self.value):
             raise ValueError(
-                f"the Slip {self.means!r:.60} has the value {self.value!r:.60}; it is a function of the arguments."
+                f"the Slip {self.means!r:.60} has the value {self.value!r:.60}; it must be a function of the arguments."
             )
         if self.output is not None and (isinstance(self.output, bool) or not isinstance(self.output, (int, str))):
             raise ValueError(
-                f"the Slip {self.means!r:.60} has the output {self.output!r:.60}; it is the number of an output, "
+                f"the Slip {self.means!r:.60} has the output {self.output!r:.60}; it must be the number of an output, "
                 "or its name."
             )
 

@@ -60,9 +60,9 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
         ):
             yield _suspect(
                 found,
-                f"the scores of each block, {block} x {block}, are k @ q.T, with keys down and queries across, so the "
-                "maximum and the sum of a row are not those of a query",
-                "s = q @ k.T, with queries down.",
+                f"the scores of each block, {block} x {block}, are k @ q.T, with a row for each key, so the maximum "
+                "and the sum of a row are not those of a query",
+                "s = q @ k.T, with a row for each query.",
                 _turned_scores(softmax, counts, block),
             )
     for factor, means, next_ in _units(softmax):
@@ -103,13 +103,13 @@ def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
     """Yield (a factor of all scores, its meaning, what to try)."""
     ln2, depth = math.log(2.0), softmax.depth
     factors = [
-        (ln2, "2 ** (s - m) stands for exp(s - m)", "exp2(x * log2(e)) is exp(x), with log2(e) = 1.442695."),
+        (ln2, "2 ** (s - m) is used instead of exp(s - m)", "exp2(x * log2(e)) is exp(x), with log2(e) = 1.442695."),
         (
             1 / ln2,
-            "the scores are multiplied by log2(e), and exp(s - m) is taken of them",
-            "exp(x) or exp2(x * log2(e)).",
+            "the scores are multiplied by log2(e), but then exp(s - m) is taken, not exp2",
+            "use exp(x) or exp2(x * log2(e)).",
         ),
-        (-1.0, "the sign of the scores is turned round", "softmax weighs a larger score more: exp(s - m)."),
+        (-1.0, "the sign of the scores is flipped", "softmax gives a larger score more weight: exp(s - m)."),
     ]
     if depth:
         root = math.sqrt(depth)
@@ -119,11 +119,11 @@ def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
             (
                 1 / root,
                 f"the scores are multiplied by 1 / sqrt({depth}) twice, or by 1 / {depth}",
-                "scale q or the scores, not both.",
+                "scale either q or the scores, not both.",
             ),
             (
                 depth,
-                f"the scores are multiplied by sqrt({depth}), and not divided by it",
+                f"the scores are multiplied by sqrt({depth}) instead of divided by it",
                 "s = q @ k.T * scale, and the scale is 1 / sqrt(D).",
             ),
             *factors,
