@@ -99,7 +99,7 @@ def test_above_par_is_not_yet_and_says_where_the_bytes_go(agreed):
         "It moves 65,536 bytes between HBM and the chip; par is 65,535, ours 32,868. Every array once\n"
         "would be 32,768. x_ref is fetched 4 times: 32 KiB, 2 times the whole array.\n"
         "Next: a block is copied again whenever its index changes from one step to the next: choose the\n"
-        "order of the grid, or larger blocks where they are yours to choose, so that x_ref stays put."
+        "order of the grid, or larger blocks if you may, so that x_ref stays in VMEM."
     )
 
 

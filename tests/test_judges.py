@@ -298,7 +298,7 @@ def test_a_reference_in_numpy_is_good_enough():
 
 
 def test_arguments_and_references_that_cannot_be_judged_get_one_sentence():
-    with pytest.raises(ValueError, match="'abc' is among the arguments; the judges take arrays and numbers"):
+    with pytest.raises(ValueError, match="'abc' is among the arguments, but the judges take only"):
         judges.judge(blocked(), jnp.add, "abc", vectors()[0])
     with pytest.raises(ValueError, match="the reference cannot be run with these arguments. TypeError"):
         judges.judge(blocked(), lambda x: x, *vectors())

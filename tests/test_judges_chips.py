@@ -30,7 +30,7 @@ RIGHT = [
     ("reduce_scatter", "", 8, "v5e:2x4"),
     ("matmul_reduce_scatter", "", 4, "v5e:2x2"),
 ]
-ENTERED, LEFT, ORDER = "nothing makes sure that", "may have left the kernel", "nothing orders the two"
+ENTERED, LEFT, ORDER = "nothing ensures that", "may have left the kernel", "nothing orders the two"
 # (kernel, mistake): the judge that refuses, and what it says
 WRONG = {
     ("permuted", "waits for one of two"): ("protocol", ENTERED),

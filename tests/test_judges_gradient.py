@@ -320,7 +320,7 @@ def test_the_kink_is_asked_only_where_the_reference_takes_a_side():
         ({"of": ("x", "x")}, "each once"),
         ({"slips": ("db",)}, "a tuple of judges.Slip"),
         ({"pre": 3}, "pre is 3; it is a function"),
-        ({"activation": jax.nn.relu}, "activation is given, and pre is not"),
+        ({"activation": jax.nn.relu}, "activation is given, but pre is not"),
         ({"budget": 3}, "budget is 3"),
     ],
 )
@@ -348,13 +348,13 @@ def test_a_slip_that_is_none_is_refused(wrong, words):
 
 def test_what_cannot_be_asked_is_an_error_for_the_caller():
     x, w, b = arguments()
-    with pytest.raises(ValueError, match="a gradient of 'v' is asked for; the arguments are x, w, b"):
+    with pytest.raises(ValueError, match="of contains 'v'; the arguments are x, w, b"):
         judges.judge_gradient(layer(), reference, x, w, b, of=("v",))
     with pytest.raises(ValueError, match="judges has 'device'"):
         judges.judge_gradient(layer(), reference, x, w, b, judges=("device",))
     with pytest.raises(ValueError, match="the reference returns int32, which has no gradient"):
         judges.judge_gradient(layer(), lambda x: x.astype(jnp.int32), x)
-    with pytest.raises(ValueError, match="a gradient of n is asked for, and its numbers are no floats"):
+    with pytest.raises(ValueError, match="of contains n, whose values are not floats"):
         judges.judge_gradient(layer(), lambda x, n: x, x, jnp.int32(3), of=("n",))
 
 

@@ -394,7 +394,7 @@ def test_predicted_time_spills_and_slots():
     assert budget(LARGE, times_reference=3).passed
     assert budget(LARGE, spills=100_000).passed and budget(LARGE, slots={"MXU": 0.001}).passed
     assert "of the slots of MXU are filled; 99% are asked for" in budget(LARGE, slots={"MXU": 0.99}).message
-    with pytest.raises(ValueError, match="there is no such unit. There are:.*MXU"):
+    with pytest.raises(ValueError, match="there is no such unit. The units are:.*MXU"):
         budget(LARGE, slots={"FPU": 0.5})
 
 

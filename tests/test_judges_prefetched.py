@@ -62,5 +62,5 @@ def test_a_budget_of_cycles_is_not_met_by_a_kernel_without_any():
         cycles, notes, time_split = None, ("no cycles: the simulator crashed",), {}
 
     said = budget._cycles(Report, 100)
-    assert "gives none for it: the simulator crashed" in said.what
+    assert "gives no cycles for it: the simulator crashed" in said.what
     assert budget._cycles(Report, None) is None

@@ -105,7 +105,9 @@ def test_what_a_kernel_does_not_have_is_not_asked():
         {"expect": lambda *_: None},
     )
     said = said_of(LOOPS["l_ref"][0], probes=tuple(judges.Probe(**known | fields) for fields in others))
-    assert said.passed is False and "After step" not in said.message and "adds to l_ref without rescaling" in said.message
+    assert (
+        said.passed is False and "After step" not in said.message and "adds to l_ref without rescaling" in said.message
+    )
 
 
 def test_scratch_of_another_name_is_found_by_its_place():

@@ -102,7 +102,7 @@ def test_ragged_edges(name, not_compiled):
 def test_without_masks_every_one_of_them_is_refused(name, monkeypatch):
     monkeypatch.setattr(portable, "inside", lambda *_args, **_more: None)
     (said,) = judges.judge_gpu(*RAGGED[name][:2], *RAGGED[name][2], chip="a100")
-    assert said.passed is False and "without a mask, and its last block reaches past the array" in said.message
+    assert said.passed is False and "without a mask, but its last block reaches past the array" in said.message
 
 
 def test_a_reduction_past_its_end_is_masked_too(monkeypatch):

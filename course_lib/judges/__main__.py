@@ -21,9 +21,9 @@ examples:
   %(prog)s kernels.py:softmax --reference kernels.py:plain "f32[256,512]" --budget spills=0
 
 The function and the reference are called with arrays of these types: floats are drawn from N(0, 1), integers from 0 to
-7. Where such numbers will not do, --arguments names a function that returns the arguments in a tuple. Exit status: 0 if
-every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it. Where libtpu does not
-exist, on a Mac for example, the compiler is skipped, and that alone changes nothing."""
+7. If such values do not suit the function, --arguments names a function that returns the arguments in a tuple. Exit
+status: 0 if every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it. Where
+libtpu does not exist, on a Mac for example, the compiler is skipped, which does not change the status."""
 
 _LIMITS = {field.name: float if field.name == "times_reference" else int for field in dataclasses.fields(judges.Budget)}
 del _LIMITS["slots"]
@@ -70,7 +70,7 @@ def _arguments(options) -> list:
     if options.arguments is None:
         return list(judges.drawn([type_of(text) for text in options.types], options.seed))
     if options.types:
-        raise Wrong("give types of arrays, or --arguments, and not both.")
+        raise Wrong("give either the types of arrays or --arguments, not both.")
     try:
         made = function(options.arguments)()
     except Wrong:
@@ -89,11 +89,11 @@ def _budget(text: str | None) -> judges.Budget | None:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in _LIMITS:
-            raise Wrong(f"--budget: {name!r} is no limit. There are: {', '.join(_LIMITS)}.")
+            raise Wrong(f"--budget: {name!r} is not a limit. The limits are: {', '.join(_LIMITS)}.")
         try:
             limits[name] = _LIMITS[name](value.replace("_", ""))
         except ValueError:
-            raise Wrong(f"--budget: {name}={value!r} is no number. Write {name}=1000, say.") from None
+            raise Wrong(f"--budget: {name}={value!r} is not a number. Write {name}=1000, for example.") from None
     return judges.Budget(**limits)
 
 
@@ -111,8 +111,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--arguments", metavar="FILE.py:make", help="a function that returns the arguments in a tuple")
     parser.add_argument("--chip", default="v5e", help=f"{', '.join(chips.NAMES)} (default: v5e)")
-    parser.add_argument("--seed", type=int, default=0, help="of the numbers that are drawn (default: 0)")
-    parser.add_argument("--budget", metavar="LIMIT=N,...", help=f"the most it may cost: {', '.join(_LIMITS)}")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random arguments (default: 0)")
+    parser.add_argument("--budget", metavar="LIMIT=N,...", help=f"the most that it may cost: {', '.join(_LIMITS)}")
     return parser
 
 

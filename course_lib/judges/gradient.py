@@ -59,10 +59,10 @@ class Gradient:
             return tuple(floats)
         for one in self.of:
             if one not in names and one not in range(len(args)):
-                raise ValueError(f"a gradient of {one!r} is asked for; the arguments are {', '.join(names)}.")
+                raise ValueError(f"of contains {one!r}; the arguments are {', '.join(names)}.")
         found = tuple(names.index(one) if isinstance(one, str) else one for one in self.of)
         if other := [names[n] for n in found if n not in floats]:
-            raise ValueError(f"a gradient of {other[0]} is asked for, and its numbers are no floats.")
+            raise ValueError(f"of contains {other[0]}, whose values are not floats.")
         return found
 
 
@@ -86,7 +86,7 @@ def judge_gradient(
     chip or judge.
     """
     if strange := [name for name in judges if name not in JUDGES]:
-        raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
+        raise ValueError(f"judges contains {strange[0]!r}; the judges are {', '.join(JUDGES)}.")
     asked = Gradient(of=of, slips=slips, reference=gradients, pre=pre, activation=activation)
     ordinary, *more = trials(asked, fn, reference, [arrays(args)], chip)
     verdicts = []
@@ -162,14 +162,14 @@ def _problem(asked: Gradient) -> str:
         and all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in asked.of)
         and len(set(asked.of)) == len(asked.of)
     ):
-        return f'of is {asked.of!r:.60}; it is a tuple of arguments, each once: ("x", "w").'
+        return f'of is {asked.of!r:.60}; it must be a tuple of arguments, each once: ("x", "w").'
     if not isinstance(asked.slips, tuple) or any(not isinstance(slip, Slip) for slip in asked.slips):
-        return f"slips is {asked.slips!r:.60}; it is a tuple of judges.Slip."
+        return f"slips is {asked.slips!r:.60}; it must be a tuple of judges.Slip."
     for name in ("reference", "pre", "activation"):
         if getattr(asked, name) is not None and not callable(getattr(asked, name)):
-            return f"{name} is {getattr(asked, name)!r:.60}; it is a function."
+            return f"{name} is {getattr(asked, name)!r:.60}; it must be a function."
     if asked.activation is not None and asked.pre is None:
-        return "activation is given, and pre is not: the activation is a function of what pre returns."
+        return "activation is given, but pre is not: the activation is a function of the result of pre."
     if asked.budget is not None and not isinstance(asked.budget, Budget):
-        return f"budget is {asked.budget!r:.60}; it is a judges.Budget."
+        return f"budget is {asked.budget!r:.60}; it must be a judges.Budget."
     return ""

@@ -123,6 +123,8 @@ def arrays(args: tuple) -> tuple:
         try:
             return jnp.asarray(leaf)
         except (TypeError, ValueError):
-            raise ValueError(f"{leaf!r:.60} is among the arguments; the judges take arrays and numbers.") from None
+            raise ValueError(
+                f"{leaf!r:.60} is among the arguments, but the judges take only arrays and numbers."
+            ) from None
 
     return jax.tree.map(as_array, args)

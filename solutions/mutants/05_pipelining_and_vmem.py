@@ -552,7 +552,7 @@ def waves(x):
     )(x)
 
 
-# %% answer="05.10" name="one semaphore for all copies out" judge="simulator" says="(?s)starts a copy into buffer_ref.0.\\s+after one wait on out_sem.0..*Next: a semaphore of its own"
+# %% answer="05.10" name="one semaphore for all copies out" judge="simulator" says="(?s)starts a copy into buffer_ref.0.\\s+after one wait on out_sem.0..*Next: give each copy that may be under way its own semaphore"
 # -            return pltpu.make_async_copy(buffer_ref.at[b], chunk, out_sem.at[b])
 # +            return pltpu.make_async_copy(buffer_ref.at[b], chunk, out_sem.at[0])
 

@@ -62,7 +62,7 @@ copies = {"A": 4, "B": 12, "C": 4, "D": 12}
 # +                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 128, start[1] // 128))
 
 
-# %% answer="12.3" name="all of x in VMEM" judge="budget" says="take a smaller block of x_ref"
+# %% answer="12.3" name="all of x in VMEM" judge="budget" says="make the block of x_ref smaller"
 def window(x, start):
     def kernel(start_ref, x_ref, o_ref):
         row, col = pl.multiple_of(start_ref[0], 64), pl.multiple_of(start_ref[1], 128)
@@ -335,7 +335,7 @@ line = 13
 # +    (k, n), count, per_step, width = b.shape, len(rows), 1, 512
 
 
-# %% answer="12.9" name="sorts, and takes one block a step" judge="budget" says="gives none for it|cycles; the budget"
+# %% answer="12.9" name="sorts, and takes one block a step" judge="budget" says="gives no cycles for it|cycles; the budget"
 def sparse_product(values, rows, cols, b):
     order = jnp.argsort(rows)
     values, rows, cols = values[order], rows[order], cols[order]

@@ -22,9 +22,9 @@ def without_a_mask(walk: grid.Walk) -> Complaint | None:
             ragged = [axis for axis, (n, b) in enumerate(zip(block.shape, block.block_shape, strict=True)) if n % b]
             if ragged and not _is_masked(eqn):
                 return Complaint(
-                    f"{block.name} is {_ACCESSES[eqn.primitive.name]} without a mask, and its last block reaches past "
-                    f"the array: {_axes(ragged)} of shape {block.shape}, in blocks of {block.block_shape}. Behind an "
-                    "array a GPU's memory holds another one.",
+                    f"{block.name} is {_ACCESSES[eqn.primitive.name]} without a mask, but its last block reaches past "
+                    f"the array: {_axes(ragged)} of shape {block.shape}, in blocks of {block.block_shape}. After an "
+                    "array, the memory of a GPU holds another one.",
                     "mask it: plt.load(ref, mask=..., other=...) and plt.store(ref, value, mask=...) of "
                     "jax.experimental.pallas.triton, with pl.program_id and an iota below the array's length.",
                 )
@@ -40,8 +40,9 @@ def written_twice(walk: grid.Walk) -> Complaint | None:
                 if (before := first.setdefault(block, step)) != step:
                     return Complaint(
                         f"Grid steps {call.step(before)} and {call.step(step)} both write block {block} of "
-                        f"{output.name}. On a GPU they run at the same time, in no order, and the last one wins.",
-                        "let each step write a block of its own; sum up inside one step, in a loop: jax.lax.fori_loop.",
+                        f"{output.name}. On a GPU they run at the same time, in no order, and the last one to write "
+                        "wins.",
+                        "let each step write its own block; accumulate inside one step, in a loop: jax.lax.fori_loop.",
                     )
     return None
 

@@ -25,8 +25,8 @@ def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
                 columns = _UNIT_BYTES // dtype.itemsize
                 return Complaint(
                     f"TMA copies an array of shape {shape} for wgmma, whose rows have {shape[-1]} elements of "
-                    f"{dtype}. It copies units of {columns} columns, and of a narrower array an H100 got wrong "
-                    "products, which no simulator shows.",
+                    f"{dtype}. It copies units of {columns} columns; with a narrower array an H100 computed wrong "
+                    "matmuls, which no simulator shows.",
                     f"pad the array to {columns} columns, or multiply it in plain JAX.",
                 )
     return None

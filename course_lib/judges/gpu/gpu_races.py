@@ -35,7 +35,7 @@ def complaint(printed: str) -> Complaint:
     ]
     if len(found) < 2:
         return Complaint(
-            "Two threads of the kernel touch the same memory, and nothing says which of them comes first.",
+            "Two threads of the kernel access the same memory, and nothing orders the two accesses.",
             "look for a missing barrier_wait, commit_smem or wait_smem_to_gmem.",
         )
     later, earlier = found
@@ -47,21 +47,22 @@ def _in_global_memory(later: Access, earlier: Access) -> Complaint:
         same = later.line == earlier.line
         places = f"at {later}" if same else f"at {earlier} and at {later}"
         return Complaint(
-            f"Two blocks, or warpgroups, write the same part of an array in GPU memory, {places}. They run at the same "
-            "time, in no order, and the last one wins.",
-            "let each write its own part, by lax.axis_index of the grid; sum up inside one block, in a loop.",
+            f"Two blocks, or warpgroups, write the same part of an array in GPU memory, {places}. They run at the "
+            "same time, in no order, and the last one to write wins.",
+            "let each write its own part, by lax.axis_index of the grid; accumulate inside one block, in a loop.",
         )
     return Complaint(
-        f"One block reads in GPU memory what another writes: {earlier} and {later}. They run at the same time, in no "
-        "order.",
-        "keep a sum in registers or shared memory, in a loop of one block; nothing passes from block to block.",
+        f"One block reads GPU memory that another block writes: {earlier} and {later}. They run at the same time, in "
+        "no order.",
+        "keep a sum in registers or shared memory, in a loop of one block; blocks cannot pass values to each other.",
     )
 
 
 def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
     if _OUT_OF_SMEM in later.code:
         return Complaint(
-            f"TMA stores what was just written to shared memory, and may not see it yet: {earlier}, then {later}.",
+            f"TMA stores shared memory that was just written, and may not see the new values yet: {earlier}, then "
+            f"{later}.",
             "call plgpu.commit_smem() between the two.",
         )
     if _OUT_OF_SMEM in earlier.code:
@@ -77,9 +78,10 @@ def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
     if _INTO_SMEM in later.code:
         return Complaint(
             f"A copy overwrites shared memory that may still be read: {earlier}, then {later}.",
-            "let the readers plgpu.barrier_arrive on a second barrier when they are done, and the copier wait for it.",
+            "let the readers call plgpu.barrier_arrive on a second barrier when they are done, and wait for it before "
+            "the copy.",
         )
     return Complaint(
-        f"Two warpgroups touch the same shared memory, and nothing says which comes first: {earlier} and {later}.",
-        "let one plgpu.barrier_arrive when it is done, and the other plgpu.barrier_wait.",
+        f"Two warpgroups access the same shared memory, and nothing orders them: {earlier} and {later}.",
+        "let one call plgpu.barrier_arrive when it is done, and the other plgpu.barrier_wait.",
     )

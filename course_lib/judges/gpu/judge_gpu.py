@@ -30,12 +30,10 @@ from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 _SIMULATED = compat.interpret_gpu_params(detect_races=True)
 _RACE = "RACE DETECTED"
 _SPILLS = (
-    "make the tile of a warpgroup smaller, or let two warpgroups share it; give the ones that multiply more registers, "
-    "plgpu.set_max_registers."
+    "make the tile of a warpgroup smaller, or let two warpgroups share it; give the warpgroups that multiply more "
+    "registers: plgpu.set_max_registers."
 )
-_SERIALIZED = (
-    "let nothing but wgmma touch the accumulator until wgmma_wait; where registers are short, make its tile smaller."
-)
+_SERIALIZED = "let only wgmma use the accumulator until wgmma_wait; if registers are short, make its tile smaller."
 
 
 def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> list[Verdict]:
@@ -50,7 +48,7 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
         jaxpr, result = _traced(trial, gpu, simulated=True)
         calls = {eqn.primitive.name for eqn in grid.pallas_calls(jaxpr.jaxpr)}
         if not calls:
-            nothing = "There is no kernel in it: nothing calls plgpu.kernel or pl.pallas_call."
+            nothing = "The function contains no kernel: nothing calls plgpu.kernel or pl.pallas_call."
             return [complained("numbers", Complaint(nothing))]
         if "pallas_call" in calls:
             jaxpr, result = _traced(trial, gpu, simulated=False)
@@ -104,11 +102,11 @@ def _compiled(fn: Callable, args: tuple, chip: str) -> Verdict:
     for kernel in report.kernels:
         if kernel.spill_stores or kernel.spill_loads:
             what = (
-                f"{kernel.name} spills: a thread has {kernel.registers} registers, and stores {kernel.spill_stores:,} "
-                f"bytes of what does not fit to memory."
+                f"{kernel.name} spills: a thread has {kernel.registers} registers, and stores the "
+                f"{kernel.spill_stores:,} bytes that do not fit to memory."
             )
             return complained("compiler", Complaint(what, _SPILLS), report)
         if kernel.serialized:
-            what = f"ptxas lets each wgmma of {kernel.name} wait for the one before it: {kernel.remarks[0]}"
+            what = f"ptxas makes each wgmma of {kernel.name} wait for the previous one: {kernel.remarks[0]}"
             return complained("compiler", Complaint(what, _SERIALIZED), report)
     return Verdict(judge="compiler", passed=True, report=report)

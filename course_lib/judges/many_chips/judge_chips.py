@@ -44,11 +44,13 @@ def judge_chips(
     """
     mesh, axes, chip = tuple(mesh), tuple(axes), topology.partition(":")[0]
     if len(mesh) != len(axes) or not all(isinstance(n, int) and n > 0 for n in mesh):
-        raise ValueError(f"mesh is {mesh} and axes is {axes}; they are sizes, 1 or more, and a name for each.")
+        raise ValueError(f"mesh is {mesh} and axes is {axes}; they must be sizes, 1 or more, and one name for each.")
     target = chips.chip(chip)
     devices = int(np.prod(mesh))
     if ring is not None and sorted(ring) != list(range(devices)):
-        raise ValueError(f"ring is {ring}; it is the numbers 0 to {devices - 1} in the order in which they are linked.")
+        raise ValueError(
+            f"ring is {ring}; it must be the numbers 0 to {devices - 1} in the order in which the devices are linked."
+        )
     try:
         want = expected(reference, args)
     except Exception as error:
@@ -79,7 +81,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[
     """Return the verdicts on the protocol and the numbers, and the record if both pass."""
     devices, there = int(np.prod(mesh)), len(jax.devices("cpu"))
     if there < devices:
-        why = f"The mesh has {devices} devices, and this process has {there} of the CPU's."
+        why = f"The mesh has {devices} devices, but this process has {there} CPU devices."
         next = f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
         return [skipped("protocol", why, next), skipped("numbers", why, next)], None
     try:
@@ -97,7 +99,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[
     if eager.error is not None:
         return [passed, refused("numbers", errors.explain(eager.error))], None
     if complaint := values.difference(jax.tree.leaves(eager.result), want):
-        what = f"If copies are made as soon as they are started: {complaint.what}"
+        what = f"If each copy happens as soon as it is started: {complaint.what}"
         return [passed, complained("numbers", complaint._replace(what=what))], None
     return [passed, Verdict(judge="numbers", passed=True)], seen
 
@@ -109,12 +111,12 @@ def _compiled(fn, args: tuple, mesh, axes, in_specs, topology: str) -> Verdict:
         return skipped("compiler", str(error))
     if not report.ok:
         return refused("compiler", report.error)
-    return Verdict(judge="compiler", passed=True, message=f"For {topology}.", report=report)
+    return Verdict(judge="compiler", passed=True, message=f"Assumes {topology}.", report=report)
 
 
 def _timed(seen: Record, chip: str, ring: Sequence[int] | None) -> Verdict:
     if chips.links(chip).link_bandwidth is None:
-        return skipped("schedule", f"No bandwidth of one link of a {chip} is published.")
+        return skipped("schedule", f"The bandwidth of one link of a {chip} is not published.")
     found = schedule(seen, chip, ring)
     busy = found.busy()
     if not busy:

@@ -41,15 +41,15 @@ def _endless(record: Record, order: Order, waiting: list[Event]) -> Complaint:
     asked = sum(wait.amount for wait in order.waits[first.semaphore])
     what = (
         f"Device {first.device} waits for {record.semaphore_named(first.semaphore)}{_at(first)}, and the wait never "
-        f"ends: {_amount(order, first.semaphore, given)} arrive there, and up to here {asked:,} are waited for."
+        f"ends: {_amount(order, first.semaphore, given)} arrive there, but up to here {asked:,} are waited for."
     )
     for event in others[:_SHOWN]:
         what += f" Device {event.device} waits for {record.semaphore_named(event.semaphore)}{_at(event)}."
     more = len(others) - _SHOWN
     return Complaint(
-        what + (f" {more} more devices wait, too." if more > 0 else ""),
-        "wait once for each copy and each signal, and for no more than is sent to this device. Does every device send "
-        "to the one that waits for it?",
+        what + (f" {more} more devices also wait." if more > 0 else ""),
+        "wait once for each copy and each signal, and for no more than is sent to this device. Check that every "
+        "device sends to the one that waits for it.",
     )
 
 
@@ -93,14 +93,15 @@ def _race(record: Record, race: tuple[Buffer, _Access, _Access], kinds: int) -> 
     what = f"{_capital(_said(record, one, buffer))}, and"
     if other.kind == "enter":
         return Complaint(
-            f"{what} nothing makes sure that device {buffer.device} has entered the kernel by then: its buffers may "
-            f"not exist.{others}",
-            "before the first copy, wait for a signal of every device that copies into you or that you copy into, on "
-            "pltpu.get_barrier_semaphore(). Without collective_id, and without a barrier, the compiler inserts one.",
+            f"{what} nothing ensures that device {buffer.device} has entered the kernel by then: its buffers may not "
+            f"exist.{others}",
+            "before the first copy, wait on pltpu.get_barrier_semaphore() for a signal from every device that copies "
+            "into this one or that this one copies into. Without collective_id and without a barrier, the compiler "
+            "inserts one.",
         )
     if other.kind == "leave":
         return Complaint(
-            f"{what} nobody waits for it: device {buffer.device} may have left the kernel by then.{others}",
+            f"{what} nothing waits for it: device {buffer.device} may have left the kernel by then.{others}",
             "wait for every copy at both ends: .wait_send() where it starts, .wait_recv() where it arrives; .wait() "
             "does both.",
         )
@@ -118,13 +119,13 @@ def _how_to_order(record: Record, one: _Access, other: _Access) -> str:
     on_it = [e for events in record.events for e in events if e.kind == "start" and e.semaphore in arriving[:1]]
     if len(on_it) > 1:
         return (
-            f"{len(on_it)} copies arrive on {record.semaphore_named(arriving[0])}, which counts bytes and cannot tell "
-            "whose: give each copy that may be on its way at the same time a semaphore of its own, or tell its sender "
+            f"{len(on_it)} copies arrive on {record.semaphore_named(arriving[0])}, which counts bytes but not whose "
+            "they are: give each copy that may be under way at the same time its own semaphore, or tell its sender "
             "when the buffer is free."
         )
     return (
-        "wait for the copy before the buffer is used again. If it comes from another device, that device must be told "
-        "first that the buffer is free: pl.semaphore_signal(sem, device_id=...)."
+        "wait for the copy before you reuse the buffer. If it comes from another device, first tell that device that "
+        "the buffer is free: pl.semaphore_signal(sem, device_id=...)."
     )
 
 
@@ -153,9 +154,9 @@ def _left_over(record: Record, order: Order) -> Complaint | None:
         if given > asked:
             return Complaint(
                 f"{record.semaphore_named(semaphore)} is left at {given - asked:,} when the kernel ends: "
-                f"{_amount(order, semaphore, given)} arrive, and {asked:,} are waited for. A chip does not set it "
-                "back, and the next kernel finds it so.",
-                "wait for all that arrives: every copy at both ends, and every signal.",
+                f"{_amount(order, semaphore, given)} arrive, but {asked:,} are waited for. A chip does not reset it, "
+                "so the next kernel starts with that value.",
+                "wait for everything that arrives: every copy at both ends, and every signal.",
             )
     return None
 

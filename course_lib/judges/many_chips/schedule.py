@@ -127,5 +127,5 @@ def _played(record: Record, copied: Callable, hops: Callable, hop: float, work: 
                 later(now + seconds, ("goes on", device))
                 break
     if any(place < len(events) for place, events in zip(at, record.events, strict=True)):
-        raise ValueError("The record has a wait that does not end, so it has no schedule.")
+        raise ValueError("The record has a wait that never ends, so it has no schedule.")
     return last

@@ -16,7 +16,9 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
         name, value = "The output" if len(want) == 1 else f"Output {number}", expected.value
         if array.shape != value.shape:
             what = f"{name} has shape {array.shape}; it should be {value.shape}."
-            return Complaint(what, "look at out_shape, and at out_specs, which say what the devices' parts make.")
+            return Complaint(
+                what, "look at out_shape, and at out_specs, which say how the devices' parts form the array."
+            )
         if array.dtype != value.dtype:
             return Complaint(f"{name} is {array.dtype}; it should be {value.dtype}.", "look at the dtype in out_shape.")
         values = np.asarray(array)
@@ -27,7 +29,7 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
             return Complaint(
                 f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
                 f"{wrong.size:,} elements are wrong.",
-                "which device has that part of the data at the beginning, and by which copies does it come here?",
+                "find out which device has that part of the data at the beginning, and which copies bring it here.",
             )
     return None
 

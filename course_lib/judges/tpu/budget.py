@@ -98,7 +98,7 @@ def _read_by_several(walk: grid.Walk, excess: int) -> Complaint | None:
             which = f"{dtype}[{','.join(map(str, shape))}]"
             return Complaint(
                 f"{many} kernels each read the argument of {which}, {text.size(grid.stored_bytes(shape, dtype))}.",
-                "do all of it in one kernel, which may have several outputs: it reads each block once.",
+                "do everything in one kernel, which may have several outputs: it reads each block once.",
             )
     return None
 
@@ -131,11 +131,11 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     if array is not None and (padded := cost.padding_of(worst, array)):
         return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
     if worst.copies == 1 and worst.direction == "in":
-        return Complaint(what, f"take a smaller block of {worst.name}, with only what the kernel needs of it.")
+        return Complaint(what, f"make the block of {worst.name} smaller, so that it holds only what the kernel needs.")
     return Complaint(
         what,
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
-        f"or larger blocks where they are yours to choose, so that {worst.name} stays put.",
+        f"or larger blocks if you may, so that {worst.name} stays in VMEM.",
     )
 
 
@@ -144,7 +144,7 @@ def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:
         return None
     return Complaint(
         f"It needs {text.size(cost.vmem_bytes(walk))} of VMEM; the budget is {text.size(limit)}.\n" + table(walk),
-        "make the largest buffer smaller: blocks that are pipelined count twice.",
+        "make the largest buffer smaller: pipelined blocks count twice.",
     )
 
 
@@ -165,8 +165,9 @@ def _cycles(report: compiler.Report, most: int | None) -> Complaint | None:
     if report.cycles is None:
         why = next((note for note in report.notes if note.startswith("no cycles")), "no cycles")
         return Complaint(
-            f"The budget is {most:,} cycles, and the compiler gives none for it: {why.removeprefix('no cycles: ')}",
-            "change what stands in the way of its simulator: prepare lists before the call, for example.",
+            f"The budget is {most:,} cycles, but the compiler gives no cycles for it: "
+            f"{why.removeprefix('no cycles: ')}",
+            "change what its simulator cannot handle: prepare lists before the call, for example.",
         )
     if report.cycles <= most:
         return None
@@ -202,17 +203,19 @@ def _spills(report: compiler.Report, most: int | None) -> Complaint | None:
         return None
     return Complaint(
         f"The compiler spills {report.spills:,} vector registers to VMEM; the budget is {most:,}.",
-        "fewer values must be alive at once: a smaller block in the body, or a fori_loop over parts of it.",
+        "keep fewer values alive at once: use a smaller block in the body, or a fori_loop over parts of it.",
     )
 
 
 def _slots(report: compiler.Report, budget: Budget) -> Complaint | None:
     for unit, least in budget.slots.items():
         if unit not in report.slots:
-            raise ValueError(f"slots={{{unit!r}: ...}}: there is no such unit. There are: {', '.join(report.slots)}.")
+            raise ValueError(
+                f"slots={{{unit!r}: ...}}: there is no such unit. The units are: {', '.join(report.slots)}."
+            )
         if report.slots[unit] < least:
             return Complaint(
-                f"{report.slots[unit]:.0%} of the slots of {unit} are filled; {least:.0%} are asked for.",
-                "what else fills the program? Look at the report's slots and listing.",
+                f"{report.slots[unit]:.0%} of the slots of {unit} are filled; at least {least:.0%} are required.",
+                "find out what else fills the program: look at the report's slots and listing.",
             )
     return None
