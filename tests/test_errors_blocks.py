@@ -51,7 +51,7 @@ def piped(**of_the_output):
 
 
 FAILURES = {
-    "block-bytes": (eight_rows_of_bytes, "The number of rows in the block of input 0 does not suit so narrow a dtype"),
+    "block-bytes": (eight_rows_of_bytes, "The number of rows in the block of input 0 does not suit its narrow dtype"),
     "block-2d": (
         compiled(call(copy, block=(12, 100), grid=(22, 6), index_map=lambda i, j: (i, j))),
         "The block (12, 100) of input 0 is not legal for an array of shape (256, 512)",
@@ -82,7 +82,7 @@ FAILURES = {
     ),
     "element-mix": (
         compiled(windows((pl.Element(16), 512))),
-        "One axis of a block is pl.Element, and another is not.",
+        "One axis of a block is pl.Element, but another is not.",
     ),
     "element-unaligned": (
         compiled(windows((pl.Element(16), pl.Element(512)), step=3)),
@@ -90,7 +90,7 @@ FAILURES = {
     ),
     "element-padding": (
         compiled(windows((pl.Element(16, padding=(8, 0)), pl.Element(512)))),
-        "The windows of input 0 have room in front of the array",
+        "The windows of input 0 are padded before the array",
     ),
     "no-grid": (
         compiled(
@@ -101,7 +101,7 @@ FAILURES = {
                 out_specs=pl.BlockSpec((8, 512), lambda: (0, 0)),
             )
         ),
-        "A BlockSpec cuts a block out of an array, and the call has no grid.",
+        "A BlockSpec cuts a block out of an array, but the call has no grid.",
     ),
     "scalar-input": (
         compiled(of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[...])), X, 2.0),
@@ -109,15 +109,15 @@ FAILURES = {
     ),
     "old-spec-order": (
         compiled(call(copy, in_specs=[pl.BlockSpec(*ROWS_OF_8[::-1])], grid=(32,))),
-        "A function stands where the sizes of a block should be.",
+        "A function is where the block shape should be.",
     ),
     "spec-structure": (
         compiled(of_two(add, in_specs=[pl.BlockSpec()]), X, X),
-        "in_specs and inputs do not go together: in_specs is a tuple of length 1 but inputs is a tuple of length 2.",
+        "in_specs and inputs do not match: in_specs is a tuple of length 1 but inputs is a tuple of length 2.",
     ),
     "spec-structure, of outputs": (
         compiled(of_two(add, out_specs=[pl.BlockSpec()]), X, X),
-        "out_specs and out_shape do not go together: out_specs is a tuple but out_shape is a single one.",
+        "out_specs and out_shape do not match: out_specs is a tuple but out_shape is a single one.",
     ),
     "in-specs-list": (compiled(call(copy, in_specs=pl.BlockSpec())), "in_specs is a single BlockSpec"),
     "not-a-block-spec": (

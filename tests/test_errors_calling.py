@@ -39,10 +39,10 @@ def with_scratch(scratch_shapes):
 FAILURES = {
     "not-a-tuple": (
         compiled(call(copy, block=1024, grid=(4,), index_map=lambda i: (i,)), V),
-        "an integer where a tuple",
+        "integer is where a tuple",
     ),
     "out-shape": (compiled(lambda x: pl.pallas_call(copy, out_shape=4096)(x)), "out_shape is neither"),
-    "not-an-array": (compiled(lambda x: (x, x.dtype)), "The result holds something that is no array"),
+    "not-an-array": (compiled(lambda x: (x, x.dtype)), "The result contains something that is not an array"),
     "kernel-returns": (compiled(call(kernel_returns)), "The kernel returned a value."),
     "too-many-arguments": (
         compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
@@ -55,27 +55,27 @@ FAILURES = {
     "too-many-arguments, one": (raised(lambda x: no_parameters(x), V), "given 1 argument and takes 0."),
     "too-many-arguments, of a method": (raised(lambda x: Layer(3).call(x), V), "Layer.call was given 2 arguments"),
     "too-many-arguments, of __init__": (raised(lambda: Layer(1, 2)), "Layer.__init__ was given 3 arguments"),
-    "too-few-arguments, of __init__": (raised(lambda: Layer()), "Layer.__init__ wants more arguments"),
+    "too-few-arguments, of __init__": (raised(lambda: Layer()), "Layer.__init__ needs more arguments"),
     "too-few-arguments, of pallas_call": (raised(lambda x: pl.pallas_call(copy)(x), V), "pallas_call wants more"),
     "too-few-arguments, called too early": (
         compiled(lambda x, y: pl.pallas_call(add(x, y), out_shape=x)(x, y), V, V),
-        "add wants more arguments than it was given: 'o_ref'",
+        "add needs more arguments than it was given: 'o_ref'",
     ),
     "too-few-arguments, of an index map": (
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i, j: (i, j))),
-        "<lambda> wants more arguments than it was given: 'j'",
+        "<lambda> needs more arguments than it was given: 'j'",
     ),
     "arrays-to-pallas-call": (
         compiled(lambda x, y: pl.pallas_call(add, x, y), V, V),
-        "It returns a function, and that is what the arrays go to.",
+        "It returns a function, which takes the arrays.",
     ),
     "arrays-to-pallas-call, with an out_shape": (
         compiled(lambda x, y: pl.pallas_call(add, x, y, out_shape=x), V, V),
-        "It returns a function, and that is what the arrays go to.",
+        "It returns a function, which takes the arrays.",
     ),
     "too-few-arguments": (
         compiled(call(kernel_three_refs)),
-        "kernel_three_refs wants more arguments than it was given: 'o_ref'",
+        "kernel_three_refs needs more arguments than it was given: 'o_ref'",
     ),
     "returned-function": (
         compiled(lambda x: pl.pallas_call(copy, out_shape=x)),
@@ -89,10 +89,10 @@ FAILURES = {
                 input_output_aliases={0: 0},
             )
         ),
-        "the memory of input 0, and they differ: the input is float32[256,512], the output float32[8,512].",
+        "the memory of input 0, but they differ: the input is float32[256,512], the output float32[8,512].",
     ),
     "kernel-returns, a function": (compiled(call(lambda x, o: pl.when(True))), "The kernel returned a value."),
-    "kernel-none": (compiled(call(None)), "pallas_call was given None in place of a kernel."),
+    "kernel-none": (compiled(call(None)), "pallas_call was given None instead of a kernel."),
     "scratch-shapes": (
         compiled(with_scratch([Shape((8, 128), jnp.float32)])),
         "scratch_shapes is not a list of memories",
@@ -107,7 +107,7 @@ FAILURES = {
     ),
     "compiler-params": (
         compiled(call(copy, compiler_params={"mosaic": {"dimension_semantics": ("parallel",)}})),
-        "A dict stands where JAX needs something that cannot change.",
+        "A dict is where JAX needs an immutable value.",
     ),
 }
 
@@ -121,13 +121,13 @@ def test_failure_is_explained(failure):
     "failure, cure",
     [
         ("too-many-arguments, for a kernel", "give kernel_one_ref one parameter for each input, output and scratch"),
-        ("too-many-arguments", "an index map one number for each grid axis"),
-        ("too-many-arguments, of a method", "it gets self as well"),
-        ("too-many-arguments, of __init__", "look at the parameters of __init__"),
+        ("too-many-arguments", "an index map gets one index for each grid axis"),
+        ("too-many-arguments, of a method", "self comes first"),
+        ("too-many-arguments, of __init__", "check the parameters of __init__"),
         ("too-few-arguments, of __init__", "give n a default in __init__, n=..."),
         ("too-few-arguments, of pallas_call", "write pl.pallas_call(kernel, out_shape="),
         ("too-few-arguments, called too early", "write no brackets after add: pl.pallas_call(add, ...) calls it"),
-        ("too-few-arguments, of an index map", "an index map one number for each grid axis"),
+        ("too-few-arguments, of an index map", "an index map gets one index for each grid axis"),
         ("arrays-to-pallas-call", "write pl.pallas_call(kernel, out_shape=...)(x, y)."),
     ],
 )

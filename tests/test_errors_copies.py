@@ -44,13 +44,13 @@ LANES = {size: (lambda x, i, size=size: x.at[:, pl.ds(0, size)], (64, size)) for
 FAILURES = {
     "copy-part-of-a-tile": (
         narrow(*ONE_ROW),
-        "copies a part of a tile of bf16[64, 128] (`dma_start` in kernel, line ",
+        "copies part of a tile of bf16[64, 128] (`dma_start` in kernel, line ",
     ),
     "copy-part-of-a-tile, by a number": (narrow(lambda x, i: x.at[i], (128,)), "begins at a number of rows that"),
     "copy-part-of-a-tile, a known row": (narrow(lambda x, i: x.at[pl.ds(3, 1)], (1, 128)), "to be a multiple of 8."),
     "copy-part-of-a-tile, the first row": (
         narrow(lambda x, i: x.at[pl.ds(0, 1)], (1, 128)),
-        "the slice takes a number of rows that is no multiple of 8.",
+        "the slice takes a number of rows that is not a multiple of 8.",
     ),
     "copy-part-of-a-tile, of bytes": (
         copying(*ONE_ROW, dtype=I8),
@@ -66,7 +66,7 @@ FAILURES = {
     ),
     "copy-part-of-a-tile, fewer lanes": (
         copying(lambda x, i: x.at[:, pl.ds(0, 96)], (64, 96), (64, 256)),
-        "takes a number of lanes that is no multiple of 128.",
+        "takes a number of lanes that is not a multiple of 128.",
     ),
     "copy-part-of-a-tile, of one axis": (
         narrow(lambda x, i: x.at[pl.ds(128 * i, 128)], (128,), (4096,)),
@@ -76,18 +76,18 @@ FAILURES = {
         copying(*LANES[96]),
         "The kernel copies a slice of f32[64, 96] (`dma_start` in kernel, line ",
     ),
-    "copy-part-of-the-lanes, half": (narrow(*LANES[64]), "its number of lanes is no multiple of 128."),
+    "copy-part-of-the-lanes, half": (narrow(*LANES[64]), "whose number of lanes is not a multiple of 128."),
     "copy-from-within-the-lanes": (
         copying(lambda x, i: x.at[:, pl.ds(64, 64)], (64, 64)),
-        "that begins at a number of lanes which is no multiple of 128",
+        "that begins at a number of lanes which is not a multiple of 128",
     ),
     "copy-from-within-the-lanes, of one axis": (
         copying(lambda x, i: x.at[pl.ds(100 * i, 100)], (100,), (4096,)),
-        "that begins at a number of elements which is no multiple of 128",
+        "that begins at a number of elements which is not a multiple of 128",
     ),
     "copy-size": (  # libtpu 0.0.48 has these words, and says them of other cores
         lambda: errors.explain("MosaicError: Slice shape along dimension 2 must be aligned to tiling (8), but is 2"),
-        "The kernel copies 2 along axis 2, and a tile of the array has 8 there.",
+        "The kernel copies 2 along axis 2, but a tile of the array has 8 there.",
     ),
 }
 CURES = {

@@ -27,13 +27,13 @@ def in_64_bits(provoke):
 FAILURES = {
     "product-dtype": (
         compiled(of_two(matmul, SQUARE), SQUARE, SQUARE),
-        "The kernel multiplies bf16 matrices and wants the product in bf16 (`dot_general` in matmul, line ",
+        "The kernel multiplies bf16 matrices and asks for a result in bf16 (`dot_general` in matmul, line ",
     ),
     "product-dtype, of float32": (
         compiled(
             call(computing(lambda x: jnp.dot(x, x, preferred_element_type=jnp.bfloat16)), out_shape=SQUARE), SQUARE_F32
         ),
-        "The kernel multiplies f32 matrices and wants the product in bf16 (`dot_general` in <lambda>, line ",
+        "The kernel multiplies f32 matrices and asks for a result in bf16 (`dot_general` in <lambda>, line ",
     ),
     "factor-dtype": (
         compiled(of_two(matmul, Shape((256, 256), jnp.int32)), *2 * [Shape((256, 256), jnp.int32)]),
@@ -49,19 +49,19 @@ FAILURES = {
     ),
     "64-bit": (
         in_64_bits(compiled(call(copy), Shape((256, 512), np.dtype("float64")))),
-        "The kernel holds 64-bit numbers.",
+        "The kernel uses 64-bit values.",
     ),
     "64-bit, in the kernel": (
         in_64_bits(compiled(call(computing(lambda x: (x.astype("float64") * 2).astype("float32"))))),
-        "The kernel holds 64-bit numbers.",
+        "The kernel uses 64-bit values.",
     ),
     "64-bit-index-map": (
         in_64_bits(compiled(call(copy, (8, 512), (32,), ROWS_OF_8[1]))),
-        "it made 64-bit integers of the plain numbers that an index map returns",
+        "it turned the Python integers that an index map returns into 64-bit integers",
     ),
     "complex": (
         compiled(call(copy), Shape((256, 512), jnp.complex64)),
-        "values of a type that no TPU register has (`get` in copy, line ",
+        "values of a type that TPU registers cannot hold (`get` in copy, line ",
     ),
     "float-count": (
         compiled(call(computing(lambda x: x + jnp.arange(512, dtype=jnp.float32)))),

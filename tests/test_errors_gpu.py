@@ -190,22 +190,22 @@ def less_the_sum(read):
 FAILURES = {
     "gpu-smem": (
         compiled(product(256, 256), Shape((256, 512), BF16), Shape((512, 256), BF16)),
-        "asks for 640 KiB of shared memory, and may have 227 KiB",
+        "asks for 640 KiB of shared memory, but may use only 227 KiB",
     ),
     "triton-smem": (
         compiled(whole_product, Shape((256, 1024), BF16), Shape((1024, 256), BF16)),
-        "KiB of shared memory, and may have 227 KiB",
+        "KiB of shared memory, but may use only 227 KiB",
     ),
-    "gpu-layouts": (compiled(product(transforms=BAD_TILES), X, Y), "among the 128 threads of a warpgroup"),
+    "gpu-layouts": (compiled(product(transforms=BAD_TILES), X, Y), "over the 128 threads of a warpgroup"),
     "gpu-layouts, a vector of 100": (
         compiled(lambda x: plgpu.kernel(copy, out_type=x)(x), Shape((100,), F32)),
-        "finds no way to lay the values out",
+        "finds no layout of the values",
     ),
     "gpu-swizzle": (
         compiled(product(transforms=SWIZZLED), X, Y),
-        "A swizzle of 64 bytes needs tiles of 32 numbers across, and those here are (16, 1, 8, 64).",
+        "A swizzle of 64 bytes needs tiles that are 32 elements wide, but the tiles here are (16, 1, 8, 64).",
     ),
-    "wgmma-rows": (compiled(product(32), Shape((32, 64), BF16), Y), "64 rows at once, and the accumulator has 32."),
+    "wgmma-rows": (compiled(product(32), Shape((32, 64), BF16), Y), "64 rows at once, but the accumulator has 32."),
     "wgmma-f32": (compiled(product(), Shape((128, 64), F32), Shape((64, 128), F32)), "reads f32 as tf32"),
     "wgmma-dtypes": (compiled(product(), X, Shape((64, 128), jnp.float16)), "these are bfloat16 and float16."),
     "wgmma-shapes": (compiled(product(acc=(128, 64)), X, Y), "y (64, 128) and an accumulator of (128, 64)"),
@@ -235,13 +235,13 @@ FAILURES = {
         compiled(triton(copy, compiler_params=pltpu.CompilerParams()), V),
         "compiler_params is for another backend",
     ),
-    "gpu-layouts, a sum with keepdims": (less_the_sum(lambda x: x[...]), "finds no way to lay the values out"),
+    "gpu-layouts, a sum with keepdims": (less_the_sum(lambda x: x[...]), "finds no layout of the values"),
     "gpu-no-barrier": (compiled(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
     "gpu-no-barrier, simulated": (simulated(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
     "gpu-too-old": (compiled(by_blocks(loaded, [SMEM, plgpu.Barrier()]), V, chip="a100"), "TMA came with Hopper"),
     "gpu-too-old, in the compiler": (compiled(by_blocks(stored, [SMEM]), V, chip="a100"), "TMA came with Hopper"),
-    "gpu-too-old, or too new": (compiled(product(), X, Y, chip="b200"), "wgmma is Hopper's alone"),
-    "gpu-copy-space": (compiled(by_blocks(copied_on_the_spot), V), "src must be in SMEM, and what it was given"),
+    "gpu-too-old, or too new": (compiled(product(), X, Y, chip="b200"), "only Hopper has wgmma"),
+    "gpu-copy-space": (compiled(by_blocks(copied_on_the_spot), V), "src must be in SMEM, but is"),
     "gpu-copy-shapes": (
         compiled(by_blocks(functools.partial(stored, there=pl.ds(0, 64)), [SMEM]), V),
         "The copy goes from (128,) to (64,)",
@@ -252,10 +252,10 @@ FAILURES = {
     ),
     "gpu-copy-256": (
         compiled(by_blocks(in_one_piece, [plgpu.SMEM((512,), F32), plgpu.Barrier()]), V),
-        "at most 256 numbers along each axis, and this one is (512,)",
+        "at most 256 elements along each axis, but this one is (512,)",
     ),
     "gpu-grid-names": (compiled(by_blocks(straight, grid_names=()), V), "was given () for a grid of (4,)"),
-    "gpu-axis": (compiled(by_blocks(unnamed), V), "Nothing here is called j."),
+    "gpu-axis": (compiled(by_blocks(unnamed), V), "There is no axis called j here."),
     "gpu-not-waited": (simulated(by_blocks(functools.partial(stored, wait=False), [SMEM]), V), "TMA still reads"),
     "gpu-barrier-left": (
         simulated(by_blocks(left_waiting, [SMEM], grid=1), V),
@@ -263,9 +263,9 @@ FAILURES = {
     ),
     "gpu-barrier-overrun": (
         simulated(by_blocks(twice_into_one, [SMEM, plgpu.Barrier()], grid=1), V),
-        "completed again before anybody has waited",
+        "completes again before any thread has waited",
     ),
-    "gpu-outside": (simulated(by_blocks(straight, grid=5), V), "[512:640] of one of shape (512,)"),
+    "gpu-outside": (simulated(by_blocks(straight, grid=5), V), "[512:640] of an array of shape (512,)"),
 }  # fmt: skip
 CURES = {
     "gpu-not-waited": simulated(by_blocks(stored, [SMEM]), V),

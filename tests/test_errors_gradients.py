@@ -160,7 +160,7 @@ FAILURES = {
     ),
     "gradient-forwards, in a branch": (
         compiled(pushed(by_steps(asks_which_step))),
-        "JAX finds it by itself for most kernels, but not for one that calls pl.program_id.",
+        "JAX can derive it for most kernels, but not for one that calls pl.program_id.",
     ),
     "gradient-forwards, with scratch": (
         compiled(pushed(call(through_scratch, scratch_shapes=[pltpu.VMEM((256, 512), jnp.float32)]))),
@@ -192,12 +192,18 @@ FAILURES = {
         "a second derivative through layer: it differentiates the forward rule",
     ),
     "gradient-jvp-of-custom-vjp": (compiled(pushed(with_rules)), "a function that has a jax.custom_vjp"),
-    "gradient-jvp-of-custom-vjp, linearized": (compiled(linearized(with_rules)), "only be differentiated backwards."),
+    "gradient-jvp-of-custom-vjp, linearized": (
+        compiled(linearized(with_rules)),
+        "supports only reverse-mode differentiation.",
+    ),
     "gradient-checkpoint": (
         simulated(jax.grad(lambda x: jax.checkpoint(with_rules)(x).sum()), jax.ShapeDtypeStruct((8, 128), jnp.float32)),
         "A gradient through jax.checkpoint meets a kernel in the simulator",
     ),
-    "gradient-undefined": (compiled(ruled(None)), "f has a jax.custom_vjp, and no rules"),
+    "gradient-undefined": (
+        compiled(ruled(None)),
+        "f has a jax.custom_vjp, but its forward and backward rules are missing",
+    ),
     "gradient-forward": (
         compiled(ruled(lambda r, g: (g, g), lambda x, y: x)),
         "the forward rule of f, does not return a pair.",

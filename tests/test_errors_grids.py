@@ -25,10 +25,10 @@ def block_is_an_argument(x, rows=8):
 
 
 FAILURES = {
-    "not-an-integer": (compiled(call(copy, *ROWS_OF_8[:1], (256 / 8,))), "A size is no integer: (32.0,)."),
+    "not-an-integer": (compiled(call(copy, *ROWS_OF_8[:1], (256 / 8,))), "A size is not an integer: (32.0,)."),
     "not-an-integer, in a shape": (
         compiled(lambda x: pl.pallas_call(copy, out_shape=Shape((512 / 2, 512), x.dtype))(x)),
-        "A size is no integer: (256.0, 512).",
+        "A size is not an integer: (256.0, 512).",
     ),
     "grid-float": (compiled(call(copy, ROWS_OF_8[0], 256 / 8, ROWS_OF_8[1])), "The grid is a float."),
     "grid-negative": (compiled(call(copy, ROWS_OF_8[0], (-1,), ROWS_OF_8[1])), "A size of the grid is negative."),
@@ -42,7 +42,7 @@ FAILURES = {
     ),
     "grid-axis": (
         compiled(call(lambda x, o: o.__setitem__(..., x[...] * pl.program_id(1)), *ROWS_OF_8[:1], (32,), ROWS_OF_8[1])),
-        "The kernel asks for its place on grid axis 1, and the grid is (32,).",
+        "The kernel asks for its index on grid axis 1, but the grid is (32,).",
     ),
     "program-id-outside": (compiled(of_a_program_outside), "pl.program_id was called where no grid step runs"),
     "program-id-outside, in an index map": (
@@ -53,14 +53,17 @@ FAILURES = {
         compiled(with_semantics("parallel", "arbitrary")),
         "dimension_semantics and the grid differ in length: 2 and 1.",
     ),
-    "unequal-lengths": (simulated(with_semantics("parallel", "arbitrary")), "unequal in number: (1, 2)."),
+    "unequal-lengths": (
+        simulated(with_semantics("parallel", "arbitrary")),
+        "that must have the same length differ: (1, 2).",
+    ),
     "semantics-word": (
         compiled(with_semantics("paralel")),
         'dimension_semantics says "paralel"; the compiler knows parallel, arbitrary,',
     ),
     "core-parallel": (
         compiled(with_semantics("core_parallel"), chip="v5p"),
-        'Grid axis 0 is marked "core_parallel" and has 32 steps. It may have one for each core of the chip: 2.',
+        'Grid axis 0 is marked "core_parallel" and has 32 steps, but the chip has 2 active cores.',
     ),
 }
 

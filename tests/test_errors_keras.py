@@ -85,11 +85,11 @@ class HandsOverVariable(NoShape):
 FAILURES = {
     "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
     "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
-    "keras-traced": (traced_keras_error, "The layer asked for the numbers in an array"),
-    "keras-variable": (keras_error(HandsOverVariable), "A Keras variable stands where JAX wants an array"),
+    "keras-traced": (traced_keras_error, "The layer asked for the values of an array"),
+    "keras-variable": (keras_error(HandsOverVariable), "A Keras variable is where JAX needs an array"),
     "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),
     "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
-    "keras-inputs": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),
+    "keras-inputs": (keras_error(TwoArguments), "was called without its argument 'y'"),
 }
 
 

@@ -74,35 +74,35 @@ def lanes_cut(before, after):
 FAILURES = {
     "booleans": (
         of(lambda x: jnp.where((jnp.arange(48) < 37)[:, None], x, 0.0), MANY),
-        "The kernel gives booleans another layout (`broadcast_in_dim` in <lambda>, line ",
+        "The kernel changes the layout of booleans (`broadcast_in_dim` in <lambda>, line ",
     ),
     "booleans, rolled along the lanes": (
         of(lambda x: jnp.where(jnp.roll(x > 0, 1, 1), x, 0.0), HALF_ROWS),
-        "The kernel gives booleans another layout (`concatenate`",
+        "The kernel changes the layout of booleans (`concatenate`",
     ),
     "booleans, rolled along the rows": (
         of(lambda x: jnp.where(jnp.roll(x > 0, 1, 0), x, 0.0), HALF_ROWS),
-        "The kernel gives booleans another layout",
+        "The kernel changes the layout of booleans",
     ),
     "booleans, joined within a register": (
         of(lambda x: chosen(jnp.concatenate([x > 0, x < 1])), Shape((4, 128), F32)),
-        "The kernel gives booleans another layout (`concatenate` in <lambda>, line ",
+        "The kernel changes the layout of booleans (`concatenate` in <lambda>, line ",
     ),
     "booleans, two axes in front exchanged": (
         of(lambda x: chosen(jnp.swapaxes(x > 0, 0, 1)), Shape((8, 16, 128), F32)),
-        "The kernel gives booleans another layout (`transpose` in <lambda>, line ",
+        "The kernel changes the layout of booleans (`transpose` in <lambda>, line ",
     ),
     "booleans-made": (
         of(lambda x: chosen((x > 0).reshape(8, 256)), HALF_ROWS),
-        "Booleans made in the kernel (`gt` in <lambda>, line ",
+        "The layout of booleans computed in the kernel (`gt` in <lambda>, line ",
     ),
     "booleans-made, rolled by pltpu": (
         of(lambda x: jnp.where(pltpu.roll(x > 0, 1, 1), x, 0.0), HALF_ROWS),
-        "Booleans made in the kernel (`gt` in <lambda>, line ",
+        "The layout of booleans computed in the kernel (`gt` in <lambda>, line ",
     ),
     "booleans-made, on one axis": (
         of(lambda x: chosen((x > 0).ravel()), Shape((8, 128), F32)),
-        "Booleans made in the kernel (`gt` in <lambda>, line ",
+        "The layout of booleans computed in the kernel (`gt` in <lambda>, line ",
     ),
     "booleans-abort": (
         of(lambda x: chosen((x > 0).reshape(256, 8)), HALF_ROWS),
@@ -130,12 +130,12 @@ FAILURES = {
     "reshape-across-lanes, sizes that share nothing": (reshaped((4, 12), (6, 8)), "reshapes (4, 12) to (6, 8)"),
     "reshape-across-lanes, of bfloat16": (reshaped((24, 96), (8, 288), BF16), "reshapes (24, 96) to (8, 288)"),
     "gather-past-a-register": (gathered(1, 8, 256), "gathers along axis 1, which has 256 elements (`gather`, line "),
-    "gather-past-a-register, of rows": (gathered(0, 16, 128), "reaches over one register: 8 rows."),
+    "gather-past-a-register, of rows": (gathered(0, 16, 128), "covers one register: 8 rows."),
     "gather-bits": (gathered(1, 16, 128, dtype=BF16), "gathers bf16 values by 32-bit indices (`gather`, line "),
-    "gather-one-axis": (gathered(0, 128), "an array of one axis, 128 long"),
+    "gather-one-axis": (gathered(0, 128), "a one-axis array of length 128"),
     "gather-one-axis, by an index": (
         of(lambda i, x: x[i], Shape((128,), I32), Shape((128,), F32)),
-        "an array of one axis, 128 long, by an array of indices (`gather` in <lambda>, line ",
+        "a one-axis array of length 128, by an array of indices (`gather` in <lambda>, line ",
     ),
 }
 CURES = {

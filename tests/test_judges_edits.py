@@ -34,7 +34,7 @@ W = jnp.linspace(1, 3, 128, dtype=jnp.float32).reshape(1, 128)
 ANOTHER = {
     "the factor weight is left out": lambda x, w: rms(x, 1.0),
     "the factor weight is used twice": lambda x, w: rms(x, w * w),
-    "divided by weight, and should be multiplied": lambda x, w: rms(x, 1 / w),
+    "divided by weight, but should be multiplied": lambda x, w: rms(x, 1 / w),
     "is not divided by the number of its terms": lambda x, w: (
         x * jax.lax.rsqrt(jnp.sum(x * x, 1, keepdims=True) + 1e-6) * w
     ),
@@ -45,7 +45,7 @@ ANOTHER = {
 }
 # Every day one of a factor, of a divisor, of axes, and of what is put in another's place.
 DAILY = (
-    "divided by weight, and should be multiplied",
+    "divided by weight, but should be multiplied",
     "is not divided by the number of its terms",
     "taken over all axes, but should",
     "this is the variance of x",

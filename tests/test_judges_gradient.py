@@ -175,7 +175,7 @@ SLIPS = {
         r"returns float32\[128\] for argument 2",
         {},
     ),
-    "no custom_vjp": (layers.forward, "nobody has told it how to run this kernel backwards", {}),
+    "no custom_vjp": (layers.forward, "has no backward pass for this kernel", {}),
     "another y": (
         layer(save=lambda x, w, b: (2 * layers.forward(x, w, b), (x, w, layers.forward(x, w, b)))),
         "y, the output, as the forward rule of custom_vjp returns it",

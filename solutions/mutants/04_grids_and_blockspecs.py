@@ -55,7 +55,7 @@ def index_maps():
     return lambda i, j: (j, i), lambda i, j: (0, j), lambda i, j: (j, i)
 
 
-# %% answer="04.2" name="one number for the row" judge="numbers" says="must return one number for each axis of the block .1, 128., which makes 2; it returned 1"
+# %% answer="04.2" name="one number for the row" judge="numbers" says="must return one block index for each axis of the block .1, 128., 2 in total, but it returned 1"
 def index_maps():
     return lambda i, j: (j, i), lambda i, j: j, lambda i, j: (i, j)
 
@@ -164,7 +164,7 @@ def block_of_step(i, j, k):
     return (k, j, i)
 
 
-# %% answer="04.6" name="leaves the last axis out" judge="numbers" says="must return one number for each axis of the block .2, 8, 128., which makes 3; it returned 2"
+# %% answer="04.6" name="leaves the last axis out" judge="numbers" says="must return one block index for each axis of the block .2, 8, 128., 3 in total, but it returned 2"
 def block_of_step(i, j, k):
     return (i, j)
 

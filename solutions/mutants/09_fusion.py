@@ -584,7 +584,7 @@ def norm_product(x, w):
 # +        o_ref[...] = product
 
 
-# %% answer="09.2" name="divides by the scale" judge="numbers" says="x @ q is divided by\\s+scale, and should be multiplied"
+# %% answer="09.2" name="divides by the scale" judge="numbers" says="x @ q is divided\\s+by\\s+scale,\\s+but\\s+should\\s+be\\s+multiplied"
 # -        o_ref[...] = product * scale_ref[...]
 # +        o_ref[...] = product / scale_ref[...]
 

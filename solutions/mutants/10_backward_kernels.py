@@ -261,7 +261,7 @@ def grad_w_b(x, y, g):
 # +    return grad_x(w, y, g), grad_w(x, y, g), dz.sum(axis=1)
 
 
-# %% answer="10.4" name="gradients in another order" judge="numbers" says="two that are exchanged"
+# %% answer="10.4" name="gradients in another order" judge="numbers" says="two that are swapped"
 # -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 # +    dw, db = grad_w_b(x, y, g)
 # +    return dw, grad_x(w, y, g), db

@@ -121,7 +121,7 @@ def window(x, start):
 # +            o_ref[...] += x_ref[...]
 
 
-# %% answer="12.4" name="aliases x" judge="numbers" says="gives an output the memory of\\s+input 1, and they differ"
+# %% answer="12.4" name="aliases x" judge="numbers" says="gives\\s+an\\s+output\\s+the\\s+memory\\s+of\\s+input\\s+1,\\s+but\\s+they\\s+differ"
 # -        input_output_aliases={2: 0},
 # +        input_output_aliases={1: 0},
 
@@ -438,6 +438,6 @@ def sampled(a, b, rows, cols):
 # +            o_ref[...] = jnp.minimum(o_ref[...], x_ref[...])
 
 
-# %% answer="12.3" name="the list before the step" judge="numbers" says="grid\\s+index\\s+and\\s+a\\s+prefetched\\s+ref\\s+have\\s+changed\\s+places"
+# %% answer="12.3" name="the list before the step" judge="numbers" says="grid\\s+index\\s+and\\s+a\\s+prefetched\\s+ref\\s+are\\s+swapped"
 # -                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 64, start[1] // 128))
 # +                pl.BlockSpec((64, 128), lambda start, i: (start[0] // 64, start[1] // 128))

@@ -36,7 +36,7 @@ ROWS = (
         r"array shape (?P<array>\([^)]*\))",
         "The block {block} of {ref} is one row, or one column, of an array of shape {array}: a None counts as 1, and "
         "the last two sizes must be multiples of 8 and 128, or the whole axis. jax.vmap makes one row a block, too.",
-        "hand the whole array to pallas_call, without vmap, in blocks of 8 rows or of all rows{nearest}.",
+        "pass the whole array to pallas_call, without vmap, in blocks of 8 rows or of all rows{nearest}.",
         "04",
         _nearest_block,
     ),
@@ -54,9 +54,9 @@ ROWS = (
         "block-1d",
         r"rank 1 block shapes.*?[Bb]lock spec for (?P<ref>.+?) in .*?has block shape (?P<block>\([^)]*\)), "
         r"array shape (?P<array>\([^)]*\))",
-        "The block {block} of {ref} is not legal for an array of shape {array}: a one-dimensional block is the whole "
-        "array, a multiple of 1024, or a power of two that fills at least one row of 128 lanes.",
-        "take a block of 1024, or a multiple of it.",
+        "The block {block} of {ref} is not legal for an array of shape {array}: a one-dimensional block must be the "
+        "whole array, a multiple of 1024, or a power of two that fills at least one row of 128 lanes.",
+        "use a block of 1024, or a multiple of it.",
         "04",
     ),
     Row(
@@ -71,7 +71,7 @@ ROWS = (
     Row(
         "element-mix",
         r"All block dimensions must be Elements or none of them can be Elements",
-        "One axis of a block is pl.Element, and another is not.",
+        "One axis of a block is pl.Element, but another is not.",
         "write pl.Element(size) on every axis of that block that the kernel sees (None may stay), and count elements "
         "in all of its index map.",
         "04",
@@ -82,73 +82,73 @@ ROWS = (
         r"returned by transform_indices on dimension (?P<axis>\d+)",
         "The window of {ref} begins, on axis {axis}, at an element that the compiler cannot prove to be a multiple of "
         "{unit}.",
-        "begin at multiples, {unit} * i say, take a larger window, and cut out of it what you need in the kernel.",
+        "begin at multiples, such as {unit} * i, use a larger window, and slice what you need out of it in the kernel.",
         "04",
     ),
     Row(
         "element-padding",
         r"Failed to set window params for (?P<ref>.+?): Low padding not supported yet",
-        "The windows of {ref} have room in front of the array, the first number of pl.Element(..., padding=...).",
-        "keep that number 0: only behind the array may there be room. Put rows in front with jnp.pad, or begin the "
-        "first window at 0, 8 * jnp.maximum(i - 1, 0) say, and mask in that step.",
+        "The windows of {ref} are padded before the array, by the first number of pl.Element(..., padding=...).",
+        "keep that number 0: only padding after the array is supported. Add rows in front with jnp.pad, or begin the "
+        "first window at 0, for example with 8 * jnp.maximum(i - 1, 0), and mask in that step.",
         "04",
     ),
     Row(
         "no-grid",
         r"Non-trivial windowing is not supported for grid-free pallas_call",
-        "A BlockSpec cuts a block out of an array, and the call has no grid.",
-        "say how many steps there are, grid=(n,); or leave the BlockSpecs out: then each Ref is a whole array.",
+        "A BlockSpec cuts a block out of an array, but the call has no grid.",
+        "pass the number of steps, grid=(n,); or remove the BlockSpecs, so that each Ref is a whole array.",
         "04",
     ),
     Row(
         "scalar-input",
         r"supports only blocks of rank >= 1\. Block spec for (?P<ref>.+?) in ",
-        "The kernel's {ref} is a single number without an axis, and a block needs one.",
+        "The kernel's {ref} is a scalar without an axis, but a block needs one.",
         "pass jnp.array([number]) with the spec pl.BlockSpec(memory_space=pltpu.SMEM), and read it as s_ref[0].",
         "12",
     ),
     Row(
         "buffered",
         r"Only single \(1\) and double \(2\) buffering are supported\. Got (?P<n>\d+)",
-        "A BlockSpec asks for {n} buffers, pl.Buffered({n}); pallas_call keeps one or two.",
-        "take pl.Buffered(2), which is the default; pltpu.emit_pipeline takes more.",
+        "A BlockSpec asks for {n} buffers, pl.Buffered({n}), but pallas_call supports only one or two.",
+        "use pl.Buffered(2), which is the default; pltpu.emit_pipeline supports more.",
         "05",
     ),
     Row(
         "buffered-output",
         r"Buffer count >2 not supported for output buffered refs",
         "An output of emit_pipeline asks for more than two buffers.",
-        "leave its pipeline_mode out: more buffers help where a block is fetched, so ask for them in in_specs only.",
+        "remove its pipeline_mode: more buffers help only when a block is fetched, so ask for them in in_specs only.",
         "05",
     ),
     Row(
         "old-spec-order",
         r"'function' object is not iterable(?!, in the code itself)",
-        "A function stands where the sizes of a block should be. Old tutorials write BlockSpec(index_map, "
-        "block_shape); the order has been turned round.",
+        "A function is where the block shape should be. Old tutorials write BlockSpec(index_map, block_shape); the "
+        "order is now reversed.",
         "write pl.BlockSpec(block_shape, index_map).",
         "04",
     ),
     Row(
         "spec-structure",
         r"Pytree for `(?P<specs>\w+)` and `(?P<things>\w+)` do not match.*?\* (?P<detail>[^\n]*)",
-        "{specs} and {things} do not go together: {detail}.",
-        "in_specs is a list with one BlockSpec for each input. out_specs has the form of out_shape: both a list, or "
-        "both a single one.",
+        "{specs} and {things} do not match: {detail}.",
+        "in_specs is a list with one BlockSpec for each input. out_specs must have the structure of out_shape: both a "
+        "list, or both a single one.",
         "04",
         _structure,
     ),
     Row(
         "in-specs-list",
         r"`in_specs` must be a tuple or a list\. Found: BlockSpec",
-        "in_specs is a single BlockSpec, and should be a list with one for each input.",
+        "in_specs is a single BlockSpec, but should be a list with one for each input.",
         "write in_specs=[pl.BlockSpec(...)].",
         "04",
     ),
     Row(
         "not-a-block-spec",
         r"'(?P<what>\w+)' object has no attribute '(?:memory_space|to_block_mapping)'",
-        "in_specs or out_specs holds a {what} where a BlockSpec should be.",
+        "in_specs or out_specs contains a {what} where a BlockSpec should be.",
         "write pl.BlockSpec(memory_space=pltpu.VMEM) to name a memory, pl.BlockSpec(block_shape, index_map) to "
         "cut blocks.",
         "04",
@@ -156,10 +156,10 @@ ROWS = (
     Row(
         "block-bytes",
         r"Failed to set window params for input (?P<input>\d+).*?MisalignedBlockAndTiling",
-        "The number of rows in the block of input {input} does not suit so narrow a dtype: several rows of it share "
-        "one row of a register.",
-        "make the block's rows, its last size but one, a multiple of 32 for numbers of one byte, of 64 for those of "
-        "half a byte; or take the whole axis.",
+        "The number of rows in the block of input {input} does not suit its narrow dtype: several rows share one row "
+        "of a register.",
+        "make the number of rows, the second-to-last block size, a multiple of 32 for one-byte dtypes or of 64 for "
+        "half-byte dtypes; or take the whole axis.",
         "06",
     ),
 )

@@ -8,7 +8,9 @@ from course_lib.errors.row import Row
 
 _LANES = 128
 _REF = r"(?:(?=.*?memref<(?P<ref>(?:\d+x)+)(?P<dtype>\w+))|)"  # the array, or what is copied of it
-_ANYWHERE = "copy whole tiles, and cut what you need out of them in VMEM; axes before the last two may be cut anywhere."
+_ANYWHERE = (
+    "copy whole tiles, and slice what you need out of them in VMEM; axes before the last two may be sliced anywhere."
+)
 
 
 def _tile(axis: str, n: str, ref: str, dtype: str, part: str) -> dict[str, str]:
@@ -18,7 +20,7 @@ def _tile(axis: str, n: str, ref: str, dtype: str, part: str) -> dict[str, str]:
     if part == "Offsets":
         wrong = f"the slice begins at a number of {unit} that the compiler cannot prove to be a multiple of {n}"
     else:
-        wrong = f"the slice takes a number of {unit} that is no multiple of {n}"
+        wrong = f"the slice takes a number of {unit} that is not a multiple of {n}"
     return {"array": array, "wrong": wrong, "cure": _cure(unit, n, sizes)}
 
 
@@ -48,12 +50,12 @@ def _cure(unit: str, n: str, sizes: list[int]) -> str:
         return (
             f"copy the whole tile that holds the rows, ref.at[pl.ds(pl.multiple_of(i // {n} * {n}, {n}), {n})], and "
             f"pick the row in VMEM; or reshape the array to {(*sizes[:-1], 1, sizes[-1])} before pallas_call: an axis "
-            "in front of the last two may be indexed anywhere."
+            "before the last two may be indexed anywhere."
         )
     if unit == "lanes":
         return (
-            f"copy whole tiles of lanes, ref.at[:, pl.ds({n} * i, {n})], and cut the lanes out of the value in VMEM; "
-            "if the array ends within a tile, copy to its very end or pad it before pallas_call."
+            f"copy whole tiles of lanes, ref.at[:, pl.ds({n} * i, {n})], and slice the lanes out of the value in "
+            "VMEM; if the array ends within a tile, copy to its very end or pad it before pallas_call."
         )
     return (
         f"begin at {n} * i and copy a multiple of {n} elements; or give the array rows of {_LANES} before pallas_call."
@@ -65,7 +67,7 @@ ROWS = (
         "copy-part-of-a-tile",
         r"(?P<part>Offsets|Slice sizes) along tiled dimensions must be aligned to tiles\. Failed to verify that the "
         r"\w+ at dimension (?P<axis>\d+) is divisible by the tile dimension (?P<n>\d+)" + _REF,
-        "The kernel copies a part of a tile{array}{where}: {wrong}.",
+        "The kernel copies part of a tile{array}{where}: {wrong}.",
         "{cure}",
         "05",
         _tile,
@@ -73,7 +75,7 @@ ROWS = (
     Row(
         "copy-part-of-the-lanes",
         r"contiguous inner slice in the (?:DMA )?transfer must be (?:divisible by|aligned to) \d+ bytes" + _REF,
-        "The kernel copies a slice{array}{where}, and its number of {unit} is no multiple of 128. A copy takes whole "
+        "The kernel copies a slice{array}{where}, whose number of {unit} is not a multiple of 128. A copy takes whole "
         "tiles of lanes.",
         "{cure}",
         "05",
@@ -82,8 +84,8 @@ ROWS = (
     Row(
         "copy-from-within-the-lanes",
         r"dynamic offset times the element size is (?:not )?a multiple of the (?:memory space )?word size" + _REF,
-        "The kernel copies a slice{array}{where} that begins at a number of {unit} which is no multiple of 128, or not "
-        "provably so. A copy begins at a whole tile of lanes.",
+        "The kernel copies a slice{array}{where} that begins at a number of {unit} which is not a multiple of 128, or "
+        "not provably so. A copy begins at a whole tile of lanes.",
         "{cure}",
         "05",
         _lanes,
@@ -91,7 +93,7 @@ ROWS = (
     Row(
         "copy-size",  # another version of the compiler, and SparseCores
         r"Slice shape along dimension (?P<axis>\d+) must be aligned to tiling \((?P<n>\d+)\), but is (?P<size>\d+)",
-        "The kernel copies {size} along axis {axis}{where}, and a tile of the array has {n} there. A copy takes whole "
+        "The kernel copies {size} along axis {axis}{where}, but a tile of the array has {n} there. A copy takes whole "
         "tiles.",
         _ANYWHERE,
         "05",

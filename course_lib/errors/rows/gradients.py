@@ -29,7 +29,10 @@ def _forwards(asks: str, how: str, line: str) -> dict[str, str]:
         what = "but not for one with scratch buffers, aliases or copies by hand, nor for pl.kernel"
     else:
         what = "but not for one that calls pl.program_id"
-        instead += "; or pass the number in, with zeros as its tangent: jnp.arange(float(n)).reshape(n, 1, 1) in SMEM"
+        instead += (
+            "; or pass the index in as an input, with zeros as its tangent: jnp.arange(float(n)).reshape(n, 1, 1) in "
+            "SMEM"
+        )
     return {"line": _known(line), "what": what, "instead": instead}
 
 
@@ -46,7 +49,7 @@ ROWS = (
     Row(
         "gradient-in-a-rule",
         _BY + r"(?P<how>(?!jvp|jacfwd|linearize)\w+)" + _LINE + r" in the (?P<rule>\w+) rule of (?P<name>[^\n]+)",
-        "The {rule} rule of {name} asks JAX for the derivative of a kernel, jax.{how}{line}, and JAX has none: the "
+        "The {rule} rule of {name} asks JAX for the derivative of a kernel, jax.{how}{line}, but JAX has none: the "
         "rule is there to provide it.",
         "write out the mathematics in the rule, in plain JAX or as a kernel; or call jax.vjp on a reference in plain "
         "JAX.",
@@ -59,14 +62,14 @@ ROWS = (
         r"(?P<name>[^\n]+)",
         "JAX was asked for a second derivative through {name}: it differentiates the {rule} rule, which calls a "
         "kernel that has no rules of its own.",
-        "in the rules of {name}, call functions that have a custom_vjp themselves, {name} for one; or write the rules "
+        "in the rules of {name}, call functions that have a custom_vjp themselves, such as {name}; or write the rules "
         "in plain JAX.",
         "10",
     ),
     Row(
         "gradient-forwards",
         _BY + r"(?P<how>jvp|jacfwd)\b" + _LINE,
-        "jax.{how}{line} asks for the forward derivative of a kernel. JAX finds it by itself for most kernels, {what}.",
+        "jax.{how}{line} asks for the forward derivative of a kernel. JAX can derive it for most kernels, {what}.",
         "{instead}.",
         "10",
         _forwards,
@@ -74,10 +77,10 @@ ROWS = (
     Row(
         "gradient-linearize",
         _BY + r"(?P<how>linearize)\b" + _LINE,
-        "jax.linearize{line} was asked about a kernel, and JAX cannot separate the derivative of a kernel from its "
+        "jax.linearize{line} was called on a kernel, but JAX cannot separate the derivative of a kernel from its "
         "value.",
         "write the derivative with jax.custom_jvp: its rule returns the output, by a kernel, and the tangent. jax.jvp "
-        "computes both at once, and takes most kernels as they are.",
+        "computes both at once, and works for most kernels.",
         "10",
         _line,
     ),
@@ -85,55 +88,55 @@ ROWS = (
         "gradient",
         r"while a kernel was differentiated|Linearization failed to produce known values for all output primals|"
         r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented",
-        "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
-        "write the way back, in plain JAX or as a kernel, and tie the two together with jax.custom_vjp.",
+        "JAX was asked for a gradient through a kernel, but has no backward pass for this kernel.",
+        "write the backward pass, in plain JAX or as a kernel, and attach it with jax.custom_vjp.",
         "10",
     ),
     Row(
         "gradient-jvp-of-custom-vjp",
         r"can't apply forward-mode autodiff \(jvp\) to a custom_vjp function",
         "JAX was asked for a forward derivative (jvp) of a function that has a jax.custom_vjp{where}. Such a function "
-        "can only be differentiated backwards.",
+        "supports only reverse-mode differentiation.",
         "call jax.vjp or jax.grad; or, if you need the forward derivative, give the function a jax.custom_jvp instead.",
         "10",
     ),
     Row(
         "gradient-checkpoint",
         r"Effects not supported in (?:partial-eval|AD) of `?checkpoint`?/`?remat`?",
-        "A gradient through jax.checkpoint meets a kernel in the simulator, whose callbacks jax.checkpoint refuses. On "
-        "a TPU there are none.",
-        "leave jax.checkpoint out where you run it here; judges.judge_gradient judges the function as it stands.",
+        "A gradient through jax.checkpoint meets a kernel in the simulator, which uses callbacks that jax.checkpoint "
+        "does not allow. On a TPU there are none.",
+        "remove jax.checkpoint when you run it here; judges.judge_gradient judges the function as it is.",
         "10",
     ),
     Row(
         "gradient-undefined",
         r"No VJP defined for custom_vjp function (?P<name>\S+) using defvjp",
-        "{name} has a jax.custom_vjp, and no rules: JAX has been promised a gradient and not told which.",
-        "below the function: {name}.defvjp(forward, backward).",
+        "{name} has a jax.custom_vjp, but its forward and backward rules are missing.",
+        "add below the function: {name}.defvjp(forward, backward).",
         "10",
     ),
     Row(
         "gradient-forward",
         r"Custom VJP fwd rule (?P<rule>\S+) for function (?P<name>\S+) must produce a pair",
         "{rule}, the forward rule of {name}, does not return a pair.",
-        "return what {name} returns, and then all that the backward rule needs, in one tuple: return y, (x, w).",
+        "return the result of {name}, and then everything that the backward rule needs, in one tuple: return y, (x, "
+        "w).",
         "10",
     ),
     Row(
         "gradient-output",
         r"Under a gradient the function returns (?P<got>.*), and otherwise (?P<want>.*): the forward rule of its",
-        "Under a gradient the function returns {got}, and otherwise {want}.",
-        "the forward rule of its custom_vjp returns something else than the function: return y, residuals, with the "
-        "same y.",
+        "Under a gradient the function returns {got}, but otherwise {want}.",
+        "the forward rule of its custom_vjp must return the same y as the function: return y, residuals.",
         "10",
     ),
     Row(
         "gradient-structure",
         r"Custom VJP bwd rule must produce an output with the same container.*got bwd output structure "
         r"PyTreeDef\((?P<got>.*?)\) for primal input structure PyTreeDef\((?P<want>.*?)\)\.?\s*$",
-        "The backward function returns {got}, and {want}.",
-        "return a tuple with one cotangent for each argument, in their order: return dx, dy. One alone needs its "
-        "comma: return (dx,). Where there is nothing to give, None.",
+        "The backward function returns {got}, but {want}.",
+        "return a tuple with one cotangent for each argument, in order: return dx, dy. A single one needs a comma: "
+        "return (dx,). Return None for an argument without a gradient.",
         "10",
         _arguments_and_gradients,
     ),
@@ -142,7 +145,7 @@ ROWS = (
         r"Custom VJP bwd rule.*at output\[(?P<number>\d+)\] the bwd rule produced an output of type (?P<got>[^ ]+) "
         r"corresponding to an input of type (?P<want>\w+\[[^\]]*\])",
         "The backward function returns {got} for argument {number} (from 0), which is {want}.",
-        "a cotangent has the shape of its argument: look for a sum over the wrong axis, or for two that are exchanged.",
+        "a cotangent has the shape of its argument: look for a sum over the wrong axis, or for two that are swapped.",
         "10",
     ),
 )

@@ -7,7 +7,7 @@ _LANES = 128
 _MOVES = r"\"(?:tpu|vector)\.(?:\w*reshape|shape_cast|transpose|bitcast_vreg|\w*rotate|concatenate|relayout|gather)\""
 _OF_BOOLEANS = r"[^\n]*: \(vector<(?:\d+x)+i1>"
 _COMPARE_LAST = (
-    "change the layout of the values and compare last: jnp.arange(48)[:, None] < 37, rather than (jnp.arange(48) < "
+    "change the layout of the values first, then compare: jnp.arange(48)[:, None] < 37, rather than (jnp.arange(48) < "
     "37)[:, None]. A mask can also travel as integers: mask.astype(jnp.int32).reshape(8, 256) > 0."
 )
 
@@ -52,9 +52,11 @@ def _gathered(axis: str, shape: str) -> dict[str, str]:
         "size": str(sizes[int(axis)]),
         "axis": axis,
         "reach": f"{n} {unit}",
-        "next": f"gather from each {n} {unit} apart, jnp.take_along_axis({part}, i % {n}, {axis}) and so on, and "
-        f"choose between them with jnp.where(i < {n}, ...); cut wide indices into pieces of {n}, too. Or multiply by a "
-        "matrix of zeros and ones.",
+        "next": (
+            f"gather from each {n} {unit} separately, jnp.take_along_axis({part}, i % {n}, {axis}) and so on, and "
+            f"choose between them with jnp.where(i < {n}, ...); split wide indices into pieces of {n}, too. Or "
+            "multiply by a matrix of zeros and ones."
+        ),
     }
 
 
@@ -63,8 +65,8 @@ ROWS = (
         "booleans-chosen",
         r"Mosaic failed to compile.*?\"select_n:\".*?\"arith\.extsi\"" + _OF_BOOLEANS,
         "The kernel chooses between booleans{where}: jnp.where(mask, a, b), where a and b are booleans as well. The "
-        "compiler selects numbers only.",
-        "write it in logic, (mask & a) | (~mask & b).",
+        "compiler can select only numbers.",
+        "write it with logical operators, (mask & a) | (~mask & b).",
         "06",
     ),
     Row(
@@ -73,24 +75,24 @@ ROWS = (
         + _MOVES
         + _OF_BOOLEANS
         + ")",
-        "The kernel gives booleans another layout{where}, by a reshape, a new axis, a roll, a transpose or a "
-        "concatenation. The TPU's compiler cannot lay such booleans out anew in registers.",
+        "The kernel changes the layout of booleans{where}, by a reshape, a new axis, a roll, a transpose or a "
+        "concatenation. The TPU's compiler cannot relayout booleans in registers.",
         _COMPARE_LAST,
         "06",
     ),
     Row(
         "booleans-made",
         r"changeBitwidth when src bitwidth and dst bitwidth differs too much",
-        "Booleans made in the kernel{where} are given another layout afterwards, by a reshape or a roll. The TPU's "
-        "compiler cannot lay such booleans out anew in registers.",
+        "The layout of booleans computed in the kernel{where} is changed afterwards, by a reshape or a roll. The "
+        "TPU's compiler cannot relayout booleans in registers.",
         _COMPARE_LAST,
         "06",
     ),
     Row(
         "booleans-abort",
         r"WorkerDied: the compiler's process .*?; its last words: [^\n]*Check failed: rem == 0",
-        "The compiler aborted in the middle of its work: a check of its own failed while it laid out booleans that get "
-        "another shape or a new axis{where}.",
+        "The compiler aborted: an internal check failed while it laid out booleans that get another shape or a new "
+        "axis{where}.",
         _COMPARE_LAST,
         "06",
     ),
@@ -98,8 +100,8 @@ ROWS = (
         "reshape-across-lanes",
         r"unsupported shape cast.*?\(vector<(?P<old>(?:\d+x)+)(?P<dtype>(?!i1>)\w+)>\) -> "
         r"vector<(?P<new>(?:\d+x)+)(?P=dtype)>",
-        "The kernel reshapes {old} to {new}{where}, which moves values from lane to lane. The TPU's compiler has no "
-        "way to do this reshape.",
+        "The kernel reshapes {old} to {new}{where}, which moves values from lane to lane. The TPU's compiler does not "
+        "support this reshape.",
         "{cure}",
         "06",
         _reshaped,
@@ -108,8 +110,8 @@ ROWS = (
         "gather-past-a-register",
         r"Multiple source vregs along gather dimension.*?dimensions = array<i32: (?P<axis>\d+)>.*?"
         r": \(vector<(?P<shape>(?:\d+x)+)\w+>",
-        "jnp.take_along_axis gathers along axis {axis}, which has {size} elements{where}. On a TPU one gather reaches "
-        "over one register: {reach}.",
+        "jnp.take_along_axis gathers along axis {axis}, which has {size} elements{where}. On a TPU one gather covers "
+        "one register: {reach}.",
         "{next}",
         "06",
         _gathered,
@@ -117,18 +119,18 @@ ROWS = (
     Row(
         "gather-bits",
         r"Gather indices and result have different bitwidths.*?: \(vector<(?:\d+x)+(?P<dtype>\w+)>",
-        "jnp.take_along_axis gathers {dtype} values by 32-bit indices{where}. A TPU gathers values that are as wide as "
-        "their indices.",
+        "jnp.take_along_axis gathers {dtype} values by 32-bit indices{where}. A TPU can gather only values that are "
+        "as wide as their indices.",
         "gather 32 bits and cast back: jnp.take_along_axis(x.astype(jnp.float32), i, 1).astype(x.dtype).",
         "06",
     ),
     Row(
         "gather-one-axis",
         r"Mosaic failed to compile.*?\"tpu\.dynamic_gather\"[^\n]*: \(vector<(?P<n>\d+)x\w+>, vector<\d+xi32>\)",
-        "The kernel picks elements of an array of one axis, {n} long, by an array of indices{where}. A TPU gathers "
-        "along an axis of an array that has two.",
-        "give both a second axis of 8 rows, and take one of them: with x8 = jnp.broadcast_to(x, (8, x.size)) and i8 "
-        "alike, jnp.take_along_axis(x8, i8, 1)[0]. One gather reaches over 128 lanes; of a longer array, take 128 at a "
+        "The kernel picks elements of a one-axis array of length {n} by an array of indices{where}. A TPU can gather "
+        "only from arrays with two axes.",
+        "give both a second axis of 8 rows, and take one row: with x8 = jnp.broadcast_to(x, (8, x.size)) and i8 "
+        "alike, jnp.take_along_axis(x8, i8, 1)[0]. One gather covers 128 lanes; for a longer array, take 128 at a "
         "time.",
         "06",
     ),
