@@ -105,7 +105,7 @@ FAILURES = {
     ),
     "scalar-input": (
         compiled(of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[...])), X, 2.0),
-        "The kernel's input 1 is a single number",
+        "The kernel's input 1 is a scalar",
     ),
     "old-spec-order": (
         compiled(call(copy, in_specs=[pl.BlockSpec(*ROWS_OF_8[::-1])], grid=(32,))),

@@ -102,27 +102,27 @@ FAILURES = {
         ),
         "A scratch buffer alone needs 256.00 MiB of VMEM",
     ),
-    "scalar-store": (compiled(call(lambda x, o: o.__setitem__((0, 0), x[0, 0]))), "writes a single number to VMEM"),
+    "scalar-store": (compiled(call(lambda x, o: o.__setitem__((0, 0), x[0, 0]))), "writes a scalar to VMEM"),
     "smem-buffer": (
         compiled(in_smem, Shape((2048, 1024), jnp.float32)),
-        "The block of input 0, f32[2048,1024], needs 8.00 MiB of SMEM, and the chip has 1.00 MiB.",
+        "The block of input 0, f32[2048,1024], needs 8.00 MiB of SMEM, but the chip has only 1.00 MiB.",
     ),
     "smem-all": (
         compiled(prefetching(lambda i, indices_ref: (indices_ref[i], 0)), Shape((1 << 18,), jnp.int32), X),
-        "with what the program itself needs there, is 1.00 MiB, a little more than the 1.00 MiB that",
+        "together need 1.00 MiB of SMEM, but the chip has only 1.00 MiB.",
     ),
     "hbm": (
         compiled(call(copy, (8, 65536), (8192,), lambda i: (i, 0)), Shape((65536, 65536), jnp.float32)),
-        "The program needs 32.00 GiB of HBM for what it computes, and the chip has 15.75 GiB.",
+        "The program needs 32.00 GiB of HBM, but the chip has only 15.75 GiB.",
     ),
     "copy-semaphore": (compiled(call(kernel_copies_without_a_semaphore)), "started without a semaphore"),
     "copy-of-a-value": (
         compiled(call(lambda x, o: pltpu.sync_copy(x[...], o))),
-        "A copy was given a value where it needs a place",
+        "A copy was given a value, but it needs two refs",
     ),
     "copy-of-all-semaphores": (
         simulated(call(kernel_takes_both_semaphores, scratch_shapes=[pltpu.SemaphoreType.DMA((2,))])),
-        "A copy was given all semaphores of an array of shape (2,), and takes one.",
+        "A copy was given a semaphore array of shape (2,), but takes one semaphore.",
     ),
     "copy-not-kept": (
         compiled(call(kernel_keeps_no_copy, scratch_shapes=[pltpu.SemaphoreType.DMA])),
@@ -143,7 +143,7 @@ FAILURES = {
     "hbm-ref": (compiled(in_hbm), "The kernel reads or writes a ref that was left in HBM"),
     "hbm-ref, written": (compiled(stays_in_hbm), "The kernel reads or writes a ref that was left in HBM"),
     "hbm-ref, simulated": (simulated(in_hbm), "The kernel reads or writes a ref that was left in HBM"),
-    "smem-block": (compiled(block_in_smem), "The kernel wants to load many numbers at once, and the ref is in SMEM"),
+    "smem-block": (compiled(block_in_smem), "The kernel tries to load many elements at once, but the ref is in SMEM"),
 }
 CURES = {
     "hbm-ref": compiled(

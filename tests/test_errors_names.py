@@ -54,7 +54,7 @@ FAILURES = {
     ),
     "renamed": (
         raised(lambda: pltpu.TPUCompilerParams),
-        "pltpu.TPUCompilerParams is an old name. What does its work now is pltpu.CompilerParams.",
+        "pltpu.TPUCompilerParams is an old name; pltpu.CompilerParams has replaced it.",
     ),
     "misspelt": (raised(lambda: pl.BlokSpec), "There is no pl.BlokSpec, but there is pl.BlockSpec."),
     "misspelt, in another module": (raised(lambda: pl.VMEM), "There is no pl.VMEM, but there is pltpu.VMEM."),
@@ -72,9 +72,9 @@ def test_cures_name_what_there_is():
     assert FAILURES["keyword"][0]().next == "write out_type=."
     assert FAILURES["keyword, of a GPU's kernel"][0]().next == "write out_type=."
     assert FAILURES["keyword, of the other function"][0]().next == "write out_shape=."
-    assert "goes through Triton, and plgpu.kernel through Mosaic GPU" in FAILURES["keyword, the backend"][0]().next
+    assert "uses Triton, and plgpu.kernel uses Mosaic GPU" in FAILURES["keyword, the backend"][0]().next
     assert FAILURES["misspelt"][0]().next == "write pl.BlockSpec."
-    assert FAILURES["undefined"][0]().next == "write x_ref, if that is what you mean."
+    assert FAILURES["undefined"][0]().next == "write x_ref, if that is what you meant."
 
 
 def test_new_names_exist():

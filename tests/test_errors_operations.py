@@ -57,11 +57,11 @@ ALGORITHM = jax.lax.DotAlgorithm(jnp.float32, jnp.float32, jnp.float32, 1, 1, 1,
 FAILURES = {
     "reshape-size": (
         compiled(call(computing(lambda x: x.reshape(64, 128)))),
-        "An array of (256, 512), 131,072 elements, was to be reshaped to (64, 128), which takes 8,192.",
+        "An array of (256, 512), with 131,072 elements, cannot be reshaped to (64, 128), which has 8,192.",
     ),
     "contraction": (
         compiled(of_two(matmul), X, X),
-        "A matrix product does not fit: the axes that meet have 512 elements on the left, 256 on the right.",
+        "The shapes of a matmul do not fit: the contracted axes have 512 elements on the left and 256 on the right.",
     ),
     "precision": (multiplied(precision=PRESETS.BF16_BF16_F32_X3), f"{ONE_PRECISION} (line "),
     "precision, another": (multiplied(precision=PRESETS.F32_F32_F32), "a jax.lax.DotAlgorithmPreset, or its name."),
@@ -80,11 +80,11 @@ FAILURES = {
     ),
     "broadcast": (
         compiled(of_two(add), X, Shape((256, 256), jnp.float32)),
-        "Arrays of shapes (256, 512), (256, 256) met in one operation, and they do not fit together.",
+        "Arrays of shapes (256, 512), (256, 256) are used in one operation, but they cannot be broadcast together.",
     ),
     "broadcast, of a row": (
         compiled(of_two(add), X, Shape((256,), jnp.float32)),
-        "Arrays of shapes (256, 512), (256,) met in one operation, and they do not fit together.",
+        "Arrays of shapes (256, 512), (256,) are used in one operation, but they cannot be broadcast together.",
     ),
     "gather": (compiled(call(computing(lambda x: x[jnp.arange(256) // 2]))), "picks elements by an array of indices"),
     "gather, from a ref": (
@@ -93,11 +93,11 @@ FAILURES = {
     ),
     "strided": (
         compiled(call(lambda x, o: o.__setitem__(slice(0, 128), x[::2]))),
-        "The kernel takes every second element or so, x[::2] (`get` in <lambda>, line ",
+        "The kernel takes a strided slice, such as x[::2] (`get` in <lambda>, line ",
     ),
     "strided, of a value": (
         compiled(call(lambda x, o: o.__setitem__((slice(None), slice(0, 256)), x[...][:, ::2]))),
-        "The kernel takes every second element or so, x[::2] (`slice` in <lambda>, line ",
+        "The kernel takes a strided slice, such as x[::2] (`slice` in <lambda>, line ",
     ),
     "compiler-refused": (
         compiled(call(computing(lambda x: x + x)), Shape((256, 512), jnp.float8_e4m3fn)),
@@ -109,23 +109,23 @@ FAILURES = {
     ),
     "unimplemented, with a cure of its own": (
         compiled(call(computing(lambda x: jnp.cumsum(x, axis=0)))),
-        "no way to do `cumsum` inside",
+        "does not support `cumsum` inside",
     ),
     "unimplemented, within a jnp function": (
         compiled(call(computing(jnp.sort))),
-        "no way to do `sort` inside a kernel (line ",
+        "does not support `sort` inside a kernel (line ",
     ),
     "unimplemented, backwards": (
         compiled(call(computing(lambda x: x[::-1]))),
-        "no way to do `rev` inside a kernel (line ",
+        "does not support `rev` inside a kernel (line ",
     ),
     "unimplemented, a slice of a value": (
         compiled(call(computing(lambda x: jax.lax.dynamic_slice(x, (pl.program_id(0), 0), x.shape)), grid=(1,))),
-        "no way to do `dynamic_slice` inside a kernel (line ",
+        "does not support `dynamic_slice` inside a kernel (line ",
     ),
     "unimplemented, indices that repeat": (
         compiled(call(computing(lambda x: x.at[jnp.arange(256) // 2].add(1.0)))),
-        "no way to do `scatter-add` inside a kernel (line ",
+        "does not support `scatter-add` inside a kernel (line ",
     ),
 }
 CURES = {

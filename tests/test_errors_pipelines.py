@@ -26,9 +26,9 @@ def calls_inside(x_ref, o_ref):
 
 FAILURES = {
     "pipeline-mode": (piped(mode=3), "A pipeline_mode is a plain number."),
-    "pipeline-index-map": (piped(lambda i: i), "are not equally long"),
-    "pipeline-refs": (piped(outputs=0), "another number of specs than its function was given refs"),
-    "pipeline-refs, of outputs": (piped(outputs=2), "another number of specs than its function was given refs"),
+    "pipeline-index-map": (piped(lambda i: i), "differ in length"),
+    "pipeline-refs": (piped(outputs=0), "differs from the number of refs that its function was given"),
+    "pipeline-refs, of outputs": (piped(outputs=2), "differs from the number of refs that its function was given"),
     "pallas-call-of-a-ref": (compiled(call(calls_inside)), "A pallas_call was given a ref."),
 }
 

@@ -68,11 +68,11 @@ FAILURES = {
     ),
     "store-scalar": (
         compiled(call(lambda x, o: o.__setitem__(..., 0))),
-        "The kernel wrote a single number to a place of shape (256, 512).",
+        "The kernel wrote a scalar to a ref of shape (256, 512).",
     ),
     "store-shape": (
         compiled(call(kernel_stores_a_row)),
-        "The kernel wrote a value of shape (512,) to a place of shape (256, 512).",
+        "The kernel wrote a value of shape (512,) to a ref of shape (256, 512).",
     ),
     "list-index": (
         compiled(call(lambda x, o: o.__setitem__(..., x[[0, 0, 1, 1]]), out_shape=Shape((4, 512), jnp.float32))),
@@ -92,7 +92,7 @@ FAILURES = {
     ),
     "slice-outside": (
         compiled(call(lambda x, o: o.__setitem__(pl.ds(0, 8), x[pl.ds(250, 8)]))),
-        "A slice of a ref that starts at 250 does not fit into the axis, which is 256 long.",
+        "A slice of a ref that starts at 250 does not fit into the axis, whose length is 256.",
     ),
     "slice-too-long": (
         provoke.raised(lambda x: call(kernel_takes_eight_rows, interpret=True)(x), jnp.ones((5, 128))),

@@ -88,13 +88,13 @@ FAILURES = {
     ),
     "race": (
         simulated(parallel_race, num_cores_or_threads=2, detect_races=True),
-        "Two cores touched the same memory",
+        "Two cores accessed the same memory",
     ),
     "stuck": (ended_by_the_watchdog, "the kernel waits for a signal that never comes"),
-    "interpreter-bug": (interpreted_plainly, "JAX's plain interpreter does not run this kernel"),
+    "interpreter-bug": (interpreted_plainly, "JAX's plain interpreter cannot run this kernel"),
     "cpu-lacks-it": (
         simulated(lambda x: turned(x, x[:128]), Shape((256, 128), jnp.bfloat16), num_cores_or_threads=2),
-        "On the CPU XLA has no such product for two simulated cores: BF16 x BF16 = F32.",
+        "On the CPU, XLA does not support this matmul for two simulated cores: BF16 x BF16 = F32.",
     ),
 }
 

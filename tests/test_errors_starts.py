@@ -133,7 +133,7 @@ def test_failure_is_explained(failure):
 
 ADVICE = {
     "alignment": "take one whole row at a time, or a ref of 128 lanes",
-    "alignment, of bytes": "put an axis in front, (64, 1, 128)",
+    "alignment, of bytes": "add an axis, (64, 1, 128)",
     "alignment, of lanes": "pltpu.roll(value, 512 - start, axis)",
     "alignment, of a number in VMEM": "belongs in SMEM",
     "part-of-a-row": "cut the lanes out of that value",

@@ -58,7 +58,7 @@ def sharded_error():
 
 
 FAILURES = {
-    "no-tpu": (raised(call(copy), X), "there is only a CPU here."),
+    "no-tpu": (raised(call(copy), X), "this machine has only a CPU."),
     "no-target": (simulated(pipeline_in_a_kernel), "The kernel asks what kind of TPU it is for"),
     "no-target, by asking": (raised(pltpu.get_tpu_info), "The kernel asks what kind of TPU it is for"),
     "no-target, for a mesh": (
@@ -67,20 +67,20 @@ FAILURES = {
     ),
     "program-id-in-when": (
         raised(call(kernel_id_in_when, grid=(1,), interpret=True), X),
-        "pl.program_id stands inside a pl.when or a loop",
+        "pl.program_id is called inside a pl.when or a loop",
     ),
     "plain-interpreter": (
         raised(call(kernel_random, interpret=True), X),
-        "`prng_seed` is an operation of the TPU, and the plain interpreter",
+        "`prng_seed` is a TPU operation that the plain interpreter",
     ),
     "sparse-core": (compiled(on_sparse_cores), "The kernel is for SparseCores"),
     "gpu-parameters": (
         compiled(call(copy, compiler_params=triton.CompilerParams(num_warps=4))),
-        "compiler_params is for a GPU, and the kernel is compiled for a TPU.",
+        "compiler_params is for a GPU, but the kernel is compiled for a TPU.",
     ),
     "gpu-parameters, of Mosaic": (
         compiled(call(copy, compiler_params=plgpu.CompilerParams())),
-        "compiler_params is for a GPU, and the kernel is compiled for a TPU.",
+        "compiler_params is for a GPU, but the kernel is compiled for a TPU.",
     ),
     "sharded": (sharded_error, "A kernel was given an array that is spread over several devices."),
 }

@@ -57,27 +57,27 @@ FAILURES = {
     ),
     "length-of-a-result": (
         compiled(lambda x: jnp.repeat(x, jnp.int32(x[:, 0]), axis=0)),
-        "The length of what jnp.repeat returns depends on values",
+        "The length of the result of jnp.repeat depends on values",
     ),
     "length-of-a-result, of a count": (
         compiled(lambda x: jnp.bincount(jnp.int32(x[:, 0]))),
-        "what jnp.bincount returns depends on values",
+        "the result of jnp.bincount depends on values",
     ),
     "length-of-a-result, of places": (compiled(lambda x: jnp.nonzero(x[0])[0]), "what jnp.nonzero returns depends"),
     "truth-of-an-array": (
         compiled(call(computing(lambda x: x if np.arange(3) > 1 and x is not None else x))),
-        "An array of several elements stands where Python wants one truth value",
+        "An array of several elements is used where Python needs one truth value",
     ),
     "waited-for": (compiled(lambda x: call(copy)(x).block_until_ready()), "The function waits for its result"),
-    "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
+    "captured": (compiled(call(captures())), "The kernel uses an array that is not one of its refs, [f32[512]]"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),
     "slice-of-a-value": (
         compiled(call(kernel_slices_a_ref_to_a_value, (8, 512), (32,), ROWS_OF_8[1])),
-        "takes a slice [a:b] of which an end is known only when it runs",
+        "takes a slice [a:b] with an end that is known only when it runs",
     ),
     "slice-of-a-value, of a value": (
         compiled(call(kernel_slices_a_value_to_a_value, (8, 512), (32,), ROWS_OF_8[1])),
-        "takes a slice [a:b] of which an end is known only when it runs",
+        "takes a slice [a:b] with an end that is known only when it runs",
     ),
     "leaked": (simulated(keeps_a_value), "float32[256,512], was kept"),
     "for-range": (compiled(call(kernel_loops_to_a_value, (8, 512), (32,), ROWS_OF_8[1])), "as a Python integer"),

@@ -180,7 +180,7 @@ WRONG_CALL = WRONG_NAME.replace("totl", "total.something()")
 @pytest.mark.parametrize(
     "source, said",
     [
-        (WRONG_NAME, "write total, if that is what you mean."),
+        (WRONG_NAME, "write total, if that is what you meant."),
         (WRONG_CALL, "look at line 3 of add_kernel: o_ref[...] = total.something()"),
     ],
     ids=["a name that is nearly right", "a line"],

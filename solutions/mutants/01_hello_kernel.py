@@ -68,7 +68,7 @@ def add_any(x, y):
     )(x, y)
 
 
-# %% answer="01.2" name="knows one shape" judge="numbers" says="shape .5, 130. to a place of shape .16, 256."
+# %% answer="01.2" name="knows one shape" judge="numbers" says="shape .5, 130. to a ref of shape .16, 256."
 # -    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
 # +    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 256), x.dtype))(x, y)
 
@@ -111,7 +111,7 @@ def add_any(x, y):
 # +    def call(self, x, y):
 
 
-# %% answer="01.4" name="counts in elements" judge="numbers" says="index map of x_ref asks for block .1024,.*(?s:.)*not element numbers"
+# %% answer="01.4" name="counts in elements" judge="numbers" says="index map of x_ref asks for block .1024,.*(?s:.)*not element indices"
 def configure(n):
     return (n // 1024,), (1024,), lambda i: (i * 1024,)
 

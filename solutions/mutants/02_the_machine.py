@@ -126,7 +126,7 @@ line = 4
 # %% answer="02.7" name="blames the sum" judge="exercise" says="In which memory is it kept"
 line = 7
 
-# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a single number to VMEM.*which unit writes there"
+# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a scalar to VMEM.*which unit writes there"
 line = 12
 
 

@@ -6,7 +6,7 @@ def configure(rows, columns):
     return (rows // 8,), (8, columns), lambda i: (rows // 8 - i, 0), lambda i: (i, 0)
 
 
-# %% answer="04.1" name="returns element numbers" judge="numbers" says="asks for block .56, 0.*(?s:.)*not element numbers"
+# %% answer="04.1" name="returns element numbers" judge="numbers" says="asks for block .56, 0.*(?s:.)*not element indices"
 def configure(rows, columns):
     return (rows // 8,), (8, columns), lambda i: (rows - 8 - 8 * i, 0), lambda i: (i, 0)
 
@@ -149,7 +149,7 @@ def block_of_step(i, j, k):
     return (8 * i, 8 * j, 8 * k)
 
 
-# %% answer="04.6" name="elements, with the right sizes" judge="numbers" says="asks for block .0, 0, 128.*(?s:.)*not element numbers"
+# %% answer="04.6" name="elements, with the right sizes" judge="numbers" says="asks for block .0, 0, 128.*(?s:.)*not element indices"
 def block_of_step(i, j, k):
     return (2 * i, 8 * j, 128 * k)
 
@@ -255,7 +255,7 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
 # +    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
 
 
-# %% answer="04.8" name="cuts a slice" judge="numbers" says="takes a slice .a:b. of which an end is known only when it runs"
+# %% answer="04.8" name="cuts a slice" judge="numbers" says="takes a slice .a:b. with an end that is known only when it runs"
 def row_sum_kernel(x_ref, o_ref, *, columns):
     @pl.when(pl.program_id(1) == 0)
     def zero():

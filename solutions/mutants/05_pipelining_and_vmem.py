@@ -126,7 +126,7 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 # +        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=3)],
 
 
-# %% answer="05.3" name="calls it with x only" judge="numbers" says="another number of specs than its function was given refs"
+# %% answer="05.3" name="calls it with x only" judge="numbers" says="differs from the number of refs that its function was given"
 # -    )(x_hbm, o_hbm)
 # +    )(x_hbm)
 

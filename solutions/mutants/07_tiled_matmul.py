@@ -149,7 +149,7 @@ def gradients(x, w, g):
     return pl.pallas_call(kernel, out_shape=out)(g, w.T, x.T)
 
 
-# %% answer="07.4" name="the plain product" judge="numbers" says="A matrix product does not fit: the axes that meet have 256 elements(?s:.)*one that\\s+both share"
+# %% answer="07.4" name="the plain product" judge="numbers" says="The shapes of a matmul do not fit: the contracted axes have 256 elements(?s:.)*one\\s+that\\s+both\\s+share"
 # -        columns, rows = (((1,), (1,)), ((), ())), (((0,), (0,)), ((), ()))
 #          x, w, g = x_ref[...], w_ref[...], g_ref[...]
 # -        dx_ref[...] = jax.lax.dot_general(g, w, columns, preferred_element_type=jnp.float32)
@@ -162,7 +162,7 @@ def gradients(x, w, g):
 # +        )
 
 
-# %% answer="07.4" name="meets on the first axes twice" judge="numbers" says="wrote a value of shape .256, 128. to a place of shape .128, 256."
+# %% answer="07.4" name="meets on the first axes twice" judge="numbers" says="wrote a value of shape .256, 128. to a ref of shape .128, 256."
 # -        columns, rows = (((1,), (1,)), ((), ())), (((0,), (0,)), ((), ()))
 #          x, w, g = x_ref[...], w_ref[...], g_ref[...]
 # -        dx_ref[...] = jax.lax.dot_general(g, w, columns, preferred_element_type=jnp.float32)

@@ -162,7 +162,7 @@ def band_map(j, i):
     return j, j
 
 
-# %% answer="08.5" name="counts elements" judge="numbers" says="index map returns block numbers"
+# %% answer="08.5" name="counts elements" judge="numbers" says="index map returns block indices"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return 128 * jnp.clip(i, j - 1, j + 1), 128 * j

@@ -42,12 +42,12 @@ copies = {"A": 4, "B": 12, "C": 4, "D": 12}
 # +    y_spec = pl.BlockSpec((None, k, n), lambda order_ref, g: (order_ref[g], 0, 0))
 
 
-# %% answer="12.2" name="element numbers" judge="numbers" says="an index map returns block numbers"
+# %% answer="12.2" name="element numbers" judge="numbers" says="an index map returns block indices"
 # -    y_spec = pl.BlockSpec((None, k, n), lambda g, order_ref: (order_ref[g], 0, 0))
 # +    y_spec = pl.BlockSpec((None, k, n), lambda g, order_ref: (order_ref[g] * k, 0, 0))
 
 
-# %% answer="12.3" name="element numbers in the map" judge="numbers" says="(?s)index map\\s+returns block numbers"
+# %% answer="12.3" name="element numbers in the map" judge="numbers" says="(?s)index map\\s+returns block indices"
 # -                pl.BlockSpec((64, 128), lambda i, start: (start[0] // 64, start[1] // 128))
 # +                pl.BlockSpec((64, 128), lambda i, start: (start[0], start[1]))
 

@@ -42,7 +42,7 @@
 # +        return table_ref[0, jnp.minimum(j, last)], 0, 0, 0
 
 
-# %% answer="14.2" name="rows for the result" judge="numbers" says="an index map returns block numbers"
+# %% answer="14.2" name="rows for the result" judge="numbers" says="an index map returns block indices"
 # -    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j, 0))
 # +    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j * PAGE, 0))
 

@@ -106,7 +106,7 @@ BUGS = tuple(
             partial(add, x_map=lambda i: (ROWS * i, 0)),
             jnp.add,
             BLOCKS,
-            r"(?s)step \(1,\).*x_ref asks for block \(8, 0\).*4 x 1 blocks.*not element numbers",
+            r"(?s)step \(1,\).*x_ref asks for block \(8, 0\).*4 x 1 blocks.*not element indices",
         ),
         (
             "input transposed",

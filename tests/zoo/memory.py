@@ -89,7 +89,7 @@ BUGS = tuple(
             partial(double, block=(1152, 1024)),
             twice,
             (counted(2304, 1024),),
-            r"(?s)18\.00 MiB of VMEM.*16\.00 MiB.*x_ref .* x 2 .*each is held twice",
+            r"(?s)18\.00 MiB of VMEM.*16\.00 MiB.*x_ref .* x 2 .*each has two buffers",
         ),
         (
             "scalars larger than SMEM",

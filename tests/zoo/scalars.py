@@ -150,7 +150,7 @@ BUGS = tuple(
             lambda x: x.reshape(4, -1).max(1, keepdims=True),
             (FOUR_BLOCKS,),
             "compiler",
-            r"(?s)single number to VMEM.*jnp\.full.*SMEM",
+            r"(?s)scalar to VMEM.*jnp\.full.*SMEM",
         ),
         (
             "row numbers left in VMEM",

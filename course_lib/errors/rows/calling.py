@@ -87,7 +87,7 @@ ROWS = (
     Row(
         "too-many-arguments",
         r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) w\w+ given",
-        "{who} takes {takes}, but was given {given}.",
+        "{who} was given {given}, but takes {takes}.",
         "{next}",
         "04",
         _too_many,

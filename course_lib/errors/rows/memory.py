@@ -5,7 +5,7 @@ import re
 from course_lib.errors.row import Row
 
 _ONLY_A_BLOCK = (
-    "make the blocks smaller: give the call a grid and a BlockSpec, so that only a block at a time is in VMEM."
+    "make the blocks smaller: give the call a grid and a BlockSpec, so that only one block at a time is in VMEM."
 )
 
 
@@ -15,7 +15,7 @@ def _buffer(size: str, limit: str, tag: str) -> dict[str, str]:
     if window := re.match(r"\w+ window allocation for operator (\w+ \d+)\. The window shape is (\S+),", tag):
         return sizes | {"buffer": f"The block of {window[1]}, {window[2]},", "smaller": _ONLY_A_BLOCK}
     buffer = "A scratch buffer" if tag == "scratch operand" else f"One buffer ({tag})"
-    return sizes | {"buffer": buffer, "smaller": "make it smaller, and work through a large array piece by piece."}
+    return sizes | {"buffer": buffer, "smaller": "make it smaller, and process a large array piece by piece."}
 
 
 def _mib(size: str) -> str:
@@ -26,15 +26,15 @@ ROWS = (
     Row(
         "vmem",
         r"Scoped allocation with size (?P<size>[\d.]+[KMG]) and limit (?P<limit>[\d.]+[KMG]) exceeded",
-        "The kernel needs {size} of VMEM, and a kernel may use {limit}.",
-        "make the blocks smaller: each is held twice, so that one can be copied while the other is worked on. Or "
+        "The kernel needs {size} of VMEM, but a kernel may use only {limit}.",
+        "make the blocks smaller: each has two buffers, so that one is copied while the kernel works on the other. Or "
         "raise the limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...).",
         "05",
     ),
     Row(
         "vmem-physical",
         r"Ran out of memory in memory space vmem\.? Used (?P<size>[\d.]+[KMG]) of (?P<limit>[\d.]+[KMG]) vmem",
-        "The kernel needs {size} of VMEM, and the chip has {limit}.",
+        "The kernel needs {size} of VMEM, but the chip has only {limit}.",
         _ONLY_A_BLOCK,
         "05",
     ),
@@ -42,7 +42,7 @@ ROWS = (
         "vmem-buffer",
         r"Allocation \(size=(?P<size>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*?space=vmem.*?tag = "
         r"'(?P<tag>[^']*)'",
-        "{buffer} alone needs {size} of VMEM, and the chip has {limit}.",
+        "{buffer} alone needs {size} of VMEM, but the chip has only {limit}.",
         "{smaller}",
         "05",
         _buffer,
@@ -51,74 +51,73 @@ ROWS = (
         "smem-buffer",
         r"Allocation \(size=(?P<size>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*?space=smem.*?tag = "
         r"'(?P<tag>[^']*)'",
-        "{buffer} needs {size} of SMEM, and the chip has {limit}.",
-        "SMEM is for the few numbers that steer the kernel; keep arrays in VMEM, or prefetch fewer scalars.",
+        "{buffer} needs {size} of SMEM, but the chip has only {limit}.",
+        "SMEM is for the few scalars that control the kernel; keep arrays in VMEM, or prefetch fewer scalars.",
         "12",
         _buffer,
     ),
     Row(
         "smem-all",
         r"Ran out of memory in memory space smem\. Used (?P<size>[\d.]+[KMG]?) of (?P<limit>[\d.]+[KMG]?) smem",
-        "What the kernel keeps in SMEM, with what the program itself needs there, is {size}, a little more than the "
-        "{limit} that there is.",
-        "SMEM is for the few numbers that steer the kernel: prefetch fewer scalars.",
+        "The kernel and the program itself together need {size} of SMEM, but the chip has only {limit}.",
+        "SMEM is for the few scalars that control the kernel: prefetch fewer scalars.",
         "12",
     ),
     Row(
         "hbm",
         r"Ran out of memory on HBM, the total memory required for .*? \((?P<size>[\d.]+[KMG])\) exceeds available HBM "
         r"\((?P<limit>[\d.]+[KMG])\)",
-        "The program needs {size} of HBM for what it computes, and the chip has {limit}.",
-        "take a smaller array or a smaller dtype, or write the result over an input: input_output_aliases.",
+        "The program needs {size} of HBM, but the chip has only {limit}.",
+        "use a smaller array or a smaller dtype, or write the result over an input: input_output_aliases.",
         "02",
     ),
     Row(
         "hbm-ref",
         r"Loads (?:and stores )?are only allowed on VMEM and SMEM references|"
         r"Buffers with a memory space of HBM or ANY cannot be referenced directly",
-        "The kernel reads or writes a ref that was left in HBM (memory_space=pl.ANY or pltpu.HBM). A core computes "
-        "with what is in VMEM or SMEM.",
-        "copy a piece into a VMEM scratch buffer first, pltpu.sync_copy(x_hbm.at[0:8], x_vmem); or leave out "
-        "memory_space, and the pipeline copies the blocks.",
+        "The kernel reads or writes a ref that was left in HBM (memory_space=pl.ANY or pltpu.HBM). A core can compute "
+        "only with values in VMEM or SMEM.",
+        "copy a piece into a VMEM scratch buffer first, pltpu.sync_copy(x_hbm.at[0:8], x_vmem); or remove "
+        "memory_space, so that the pipeline copies the blocks.",
         "05",
     ),
     Row(
         "smem-block",
         r"Can only (?P<verb>load|store) scalars (?:from|to) SMEM",
-        "The kernel wants to {verb} many numbers at once, and the ref is in SMEM, which takes and gives single "
-        "numbers.",
-        "go one number at a time, s_ref[i]; a block for the vector unit belongs in VMEM, where it is by default.",
+        "The kernel tries to {verb} many elements at once, but the ref is in SMEM, which is accessed one element at a "
+        "time.",
+        "access one element at a time, s_ref[i]; a block for the vector unit belongs in VMEM, which is the default.",
         "12",
     ),
     Row(
         "scalar-store",
         r"Cannot store scalars to VMEM",
-        "The kernel writes a single number to VMEM. The vector unit writes whole registers there.",
-        "write a whole block at a time, o_ref[...] = value; jnp.full makes a block of one number. Single "
-        "numbers can go out through SMEM: out_specs=pl.BlockSpec(memory_space=pltpu.SMEM).",
+        "The kernel writes a scalar to VMEM, but the vector unit writes only whole registers there.",
+        "write a whole block at a time, o_ref[...] = value; jnp.full makes a block of a scalar. A scalar can be an "
+        "output through SMEM: out_specs=pl.BlockSpec(memory_space=pltpu.SMEM).",
         "01",
     ),
     Row(
         "copy-semaphore",
         r"make_async_copy\(\) missing \d+ required positional argument|Local DMA semaphore cannot be None",
-        "An asynchronous copy was started without a semaphore, which is how the kernel learns that it is done.",
-        "add pltpu.SemaphoreType.DMA to scratch_shapes and give its ref to make_async_copy; or take pltpu.sync_copy, "
+        "An asynchronous copy was started without a semaphore, which tells the kernel when the copy is done.",
+        "add pltpu.SemaphoreType.DMA to scratch_shapes and pass its ref to make_async_copy; or use pltpu.sync_copy, "
         "which starts and waits.",
         "05",
     ),
     Row(
         "copy-of-a-value",
         r"DMA source/destination(?:/semaphore)? arguments must be Refs",
-        "A copy was given a value where it needs a place: from a ref, to a ref.",
-        "leave out the [...], which reads; a part of a ref is x_ref.at[0:8], and one semaphore of several sem.at[0]. "
-        "What was computed is written to a ref first.",
+        "A copy was given a value, but it needs two refs: a source and a target.",
+        "remove the [...], which reads; x_ref.at[0:8] is a part of a ref, and sem.at[0] is one semaphore of several. "
+        "Write computed values to a ref first.",
         "05",
     ),
     Row(
         "copy-of-all-semaphores",
         r"Cannot (?:signal|wait)[^\n]*? on a non-\(\)-shaped semaphore: (?P<shape>\([^)]*\))",
-        "A copy was given all semaphores of an array of shape {shape}, and takes one.",
-        "say which: sem.at[0]; a copy that may be under way at the same time takes another.",
+        "A copy was given a semaphore array of shape {shape}, but takes one semaphore.",
+        "select one: sem.at[0]; a copy that may be under way at the same time needs another.",
         "05",
     ),
     Row(
@@ -131,15 +130,15 @@ ROWS = (
     Row(
         "copy-mismatch",
         r"DMA source and target (?P<what>shape|element type) mismatch",
-        "A copy goes between two refs that differ in {what}{where}. It moves bytes and changes nothing on the way.",
-        "take parts of equal shape with .at[...], and change the dtype after the copy, with astype.",
+        "A copy goes between two refs that differ in {what}{where}. It only moves bytes and converts nothing.",
+        "take parts of equal shape with .at[...], and convert the dtype after the copy, with astype.",
         "05",
     ),
     Row(
         "copy-of-other-axes",
         r"dynamic_update_slice update must have the same rank as operand(?!.*in the code itself)",
         "A copy goes between two refs that differ in the number of their axes.",
-        "a whole number as index takes its axis away, and pl.ds(i, 1) keeps it: cut both ends in the same way.",
+        "an integer index removes its axis, but pl.ds(i, 1) keeps it: index both ends in the same way.",
         "05",
     ),
 )

@@ -53,7 +53,7 @@ def _names(module: str) -> list[str]:
     return dir(sys.modules[module]) if module in sys.modules else []
 
 
-_NO_BACKEND = "leave it out: on a GPU pl.pallas_call goes through Triton, and plgpu.kernel through Mosaic GPU."
+_NO_BACKEND = "remove it: on a GPU pl.pallas_call uses Triton, and plgpu.kernel uses Mosaic GPU."
 # pallas_call and kernel call the same things by other names.
 _COUSINS = {
     "out_type": "out_shape",
@@ -66,7 +66,7 @@ _COUSINS = {
 def _nearest_keyword(who: str, name: str) -> dict[str, str]:
     """Return the function as its caller writes it and, for a Pallas function, the parameter most like ``name``."""
     who = who.removesuffix(".__init__")
-    function, hint = who, "look at the names of its parameters; arrays and refs are given by position, without names."
+    function, hint = who, "check the names of its parameters; arrays and refs are passed by position, without names."
     for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu", "jax.experimental.pallas.mosaic_gpu"):
         if who not in _names(module):
             continue
@@ -89,8 +89,8 @@ def _closest(name: str, parameters: list[str]) -> list[str]:
 def _suggestion(near: str, **_) -> dict[str, str]:
     """Say what to do about an undefined name; Python itself may suggest a similar one."""
     if near != "?":
-        return {"next": f"write {near}, if that is what you mean."}
-    return {"next": "look at its spelling; else run the cell that defines it, or import it."}
+        return {"next": f"write {near}, if that is what you meant."}
+    return {"next": "check its spelling; otherwise run the cell that defines it, or import it."}
 
 
 ROWS = (
@@ -112,14 +112,14 @@ ROWS = (
     Row(
         "renamed",
         r"AttributeError: module '(?P<module>jax\.experimental\.pallas(?:\.tpu)?)' has no attribute '(?P<name>\w+)'",
-        "{alias}.{name} is an old name. What does its work now is {new}.",
-        "write {new}; the rest of the tutorial you follow may be as old.",
+        "{alias}.{name} is an old name; {new} has replaced it.",
+        "write {new}; the rest of your tutorial may be just as old.",
         more=_new_name,
     ),
     Row(
         "misspelt",
         r"AttributeError: module '(?P<module>jax[\w.]*)' has no attribute '(?P<name>\w+)'",
-        "There is no {alias}.{name}, but there is {found}.",
+        "{alias}.{name} does not exist, but {found} does.",
         "write {found}.",
         more=_nearest_name,
     ),
@@ -128,7 +128,7 @@ ROWS = (
         r"AttributeError: (?P<what>(?:module '(?:jax\.experimental\.pallas|jaxlib)[^']*' has no attribute '\w+'|"
         r"pl\.\w+ was deprecated).*)",
         "That name is gone from Pallas: {what}",
-        "the tutorial you follow may be old. x_ref[...] reads, o_ref[...] = v writes, jnp.dot multiplies.",
+        "your tutorial may be old. Read with x_ref[...], write with o_ref[...] = v, and multiply with jnp.dot.",
         "01",
     ),
 )

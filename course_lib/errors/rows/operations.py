@@ -11,16 +11,18 @@ _INSTEAD = {
     "dynamic_update_slice": "write to the ref, o_ref[pl.ds(start, size)] = value",
     "erfc": "use jax.scipy.special.erf, or jax.nn.gelu(x, approximate=True)",
     "reduce_prod": "multiply in a fori_loop; or, for positive numbers, jnp.exp of the sum of jnp.log",
-    "rev": "let an index map count the blocks backwards; within a block, a product with a matrix of zeros and ones",
+    "rev": "let an index map count the blocks backwards; within a block, multiply by a matrix of zeros and ones",
     "scatter": "choose with jnp.where(row == i, new, x), or write to the ref, o_ref[i] = new",
-    "scatter-add": "add to the ref, o_ref[i] += x, in a fori_loop with the indices in SMEM; or multiply by a matrix of "
-    "zeros and ones: (row == i).astype(jnp.float32) @ x adds up indices that repeat",
-    "sort": "sort outside the kernel; for a maximum or its place, jnp.max and jnp.argmax are there",
+    "scatter-add": (
+        "add to the ref, o_ref[i] += x, in a fori_loop with the indices in SMEM; or multiply by a matrix of zeros and "
+        "ones: (row == i).astype(jnp.float32) @ x sums repeated indices"
+    ),
+    "sort": "sort outside the kernel; for a maximum or its index, use jnp.max and jnp.argmax",
 }
 
 
 def _instead(op: str) -> dict[str, str]:
-    return {"instead": _INSTEAD.get(op, "write it with operations the TPU has, or do it outside the kernel")}
+    return {"instead": _INSTEAD.get(op, "write it with operations that the TPU supports, or do it outside the kernel")}
 
 
 def _other_way(why: str, operation: str) -> dict[str, str]:
@@ -47,26 +49,26 @@ ROWS = (
         "reshape-size",
         r"TypeError: cannot reshape array of shape (?P<shape>\(.*?\)) \(size (?P<size>\d+)\) into shape "
         r"(?P<into>\(.*?\)) \(size (?P<wants>\d+)\)",
-        "An array of {shape}, {size} elements, was to be reshaped to {into}, which takes {wants}.",
-        "take the sizes from the array's own shape, which differs from call to call; -1 stands for the size that one "
-        "axis is left with.",
+        "An array of {shape}, with {size} elements, cannot be reshaped to {into}, which has {wants}.",
+        "take the sizes from the array's own shape, which differs from call to call; -1 stands for the remaining size.",
         "06",
     ),
     Row(
         "contraction",
         r"dot_general requires contracting dimensions to have the same shape, got \((?P<one>[\d, ]+?),?\) and "
         r"\((?P<other>[\d, ]+?),?\)",
-        "A matrix product does not fit: the axes that meet have {one} elements on the left, {other} on the right.",
-        "print the shapes of both sides. In jnp.dot the last axis of the left meets the first of the right: blocks "
-        "(bm, bk) and (bk, bn), with the same bk. In dot_general the axes meet that you name: one that both share.",
+        "The shapes of a matmul do not fit: the contracted axes have {one} elements on the left and {other} on the "
+        "right.",
+        "print both shapes. jnp.dot contracts the last axis of the left with the first of the right: blocks (bm, bk) "
+        "and (bk, bn), with the same bk. dot_general contracts the axes that you name: name one that both share.",
         "07",
     ),
     Row(
         "precision",
         r"'DotAlgorithmPreset' object is not subscriptable|(?P<pair>Per-operand dot precision unsupported)|"
         r"(?P<algorithm>Unsupported dot precision)",
-        "A matrix product in the kernel asks for a precision that a TPU kernel does not take{where}: {asked}.",
-        'write precision="default", "high" or "highest", of which the last is float32 throughout.',
+        "A matmul in the kernel asks for a precision that a TPU kernel does not support{where}: {asked}.",
+        'write precision="default", "high" or "highest"; the last is float32 throughout.',
         "07",
         _asked_for,
     ),
@@ -75,15 +77,15 @@ ROWS = (
         r"Bad [lr]hs type.*?\"tpu\.matmul\".*?precision = #tpu\.contract_precision<\w+>.*?: "
         r"\(vector<(?:\d+x)+(?P<dtype>\w+)>",
         'The kernel multiplies {dtype} matrices with precision="high" or "highest"{where}. These split float32 values '
-        "into bfloat16 parts, and narrower values need no splitting.",
-        "leave precision out; preferred_element_type=jnp.float32, or jnp.int32 for integers, adds up in 32 bits.",
+        "into bfloat16 parts, which narrower values do not need.",
+        "remove precision; preferred_element_type=jnp.float32, or jnp.int32 for integers, accumulates in 32 bits.",
         "07",
     ),
     Row(
         "broadcast",
         r"ncompatible shapes for broadcasting: (?:shapes=\[)?(?P<shapes>\([^\n\]]*\))(?!.*ncompatible shapes)",
-        "Arrays of shapes {shapes} met in one operation, and they do not fit together.",
-        "axes are compared from the last one, and must be equal or 1. A number for each row is x[:, None], or a sum "
+        "Arrays of shapes {shapes} are used in one operation, but they cannot be broadcast together.",
+        "axes are compared from the last one, and must be equal or 1. For one value per row, use x[:, None], or a sum "
         "with keepdims=True.",
         "06",
     ),
@@ -99,22 +101,22 @@ ROWS = (
     Row(
         "strided",
         r"tpu\.strided_load|expected strides to be confined to \[1, 2\)",
-        "The kernel takes every second element or so, x[::2]{where}. The TPU can do that only along rows, from a ref "
+        "The kernel takes a strided slice, such as x[::2]{where}. The TPU can do that only along rows, from a ref "
         "that is 128 lanes wide.",
-        "bring the stride into the shape: x_ref[...].reshape(n // 2, 2, m)[:, 0] has every second row.",
+        "turn the stride into an axis: x_ref[...].reshape(n // 2, 2, m)[:, 0] has every second row.",
         "06",
     ),
     Row(
         "empty",
         r"vector types must have positive constant sizes but got (?P<sizes>[-\d, ]+)",
         "A value in the kernel has no elements{where}: its shape is ({sizes}). A register cannot hold that.",
-        "look for a slice that takes nothing. jax.lax.associative_scan makes such slices: write the scan as a loop.",
+        "look for an empty slice. jax.lax.associative_scan makes such slices: write the scan as a loop.",
         "08",
     ),
     Row(
         "unimplemented",
         r"Unimplemented primitive in Pallas TPU lowering for \w+: (?P<op>[\w-]+)",
-        "The TPU has no way to do `{op}` inside a kernel{where}.",
+        "The TPU does not support `{op}` inside a kernel{where}.",
         "{instead}.",
         "06",
         _instead,

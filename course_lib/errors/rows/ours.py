@@ -13,11 +13,16 @@ def _crashed(how: str, limit: str, words: str) -> dict[str, str]:
     if "SIGSEGV" in how or "SIGKILL" in how or _FOR_MEMORY.search(said):
         return {"more": f" It may use {limit} GiB of memory.{said}", "next": "try a smaller array or block."}
     if words.endswith("Bf16"):
-        return {"more": said, "next": "cast to float32 before the operation that it names: it has none for bfloat16."}
+        return {
+            "more": said,
+            "next": "cast to float32 before the operation that it names, which does not support bfloat16.",
+        }
     return {
         "more": said,
-        "next": "leave out parts of the kernel until it compiles: the last part that you left out must be written in "
-        "another way. A crash is always a bug in the compiler.",
+        "next": (
+            "remove parts of the kernel until it compiles: write the last part that you removed in another way. A "
+            "crash is always a bug in the compiler."
+        ),
     }
 
 

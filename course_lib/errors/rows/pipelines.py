@@ -13,24 +13,24 @@ ROWS = (
     Row(
         "pipeline-index-map",
         r"zip\(\) argument 2 is (?:longer|shorter) than argument 1(?![^\n]*\w)",
-        "Two lists that belong together are not equally long: in emit_pipeline, say, a block and what its index map "
-        "returns.",
-        "let the index map return a number for each axis of the block, in a tuple: (i, 0).",
+        "Two lists that belong together differ in length: in emit_pipeline, for example, a block and the result of "
+        "its index map.",
+        "make the index map return one index for each axis of the block, in a tuple: (i, 0).",
         "05",
     ),
     Row(
         "pipeline-refs",
         r"pytree structure error: different lengths of tuple at key path\s+tree_map tree",
-        "emit_pipeline has another number of specs than its function was given refs.",
-        "one ref for each of in_specs, then one for each of out_specs: emit_pipeline(..., in_specs=[...], "
+        "The number of specs of emit_pipeline differs from the number of refs that its function was given.",
+        "pass one ref for each of in_specs, then one for each of out_specs: emit_pipeline(..., in_specs=[...], "
         "out_specs=[...])(x_hbm, o_hbm).",
         "05",
     ),
     Row(
         "pallas-call-of-a-ref",
         r"AbstractRef\.update\(\) got an unexpected keyword argument 'shape'",
-        "A pallas_call was given a ref. It takes arrays, and stands outside of kernels.",
-        "inside a kernel pltpu.emit_pipeline makes the loop, and its function takes the refs.",
+        "A pallas_call was given a ref. It takes arrays, and cannot be called inside a kernel.",
+        "inside a kernel use pltpu.emit_pipeline: it makes the loop, and its function takes the refs.",
         "05",
     ),
 )

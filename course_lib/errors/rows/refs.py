@@ -11,7 +11,7 @@ ROWS = (
         r"traced array with shape Ref<|'TransformedRef' and '|and 'TransformedRef'|TransformedRefs cannot be "
         r"abstractified|a Ref can't be passed where an array is expected",
         "The kernel did arithmetic on a Ref. A Ref is a place in memory, not a value.",
-        "read it first: x_ref[...] is the whole block as a value.",
+        "read it first: x_ref[...] returns the whole block as a value.",
         "01",
     ),
     Row(
@@ -25,43 +25,43 @@ ROWS = (
         "iterated-ref",
         r"Value of type <class '[\w.]*Tracer'> is not iterable",
         "The kernel ran a `for` loop over a Ref. A Ref is a place in memory, not a list of rows.",
-        "work on the whole block at once, x_ref[...]; or loop over row numbers: for i in range(x_ref.shape[0]).",
+        "work on the whole block at once, x_ref[...]; or loop over row indices: for i in range(x_ref.shape[0]).",
         "01",
     ),
     Row(
         "store-dtype",
         r"Invalid dtype for `swap`\. Ref dtype: (?P<ref>\w+)\. Value dtype: (?P<value>\w+)",
         "The kernel wrote {value} values into a ref of {ref}.",
-        "cast before you write, value.astype(o_ref.dtype), or give out_shape the dtype you mean. A scratch ref that "
-        "collects sums is float32: pltpu.VMEM(shape, jnp.float32).",
+        "cast before you write, value.astype(o_ref.dtype), or give out_shape the dtype you want. A scratch ref for an "
+        "accumulator should be float32: pltpu.VMEM(shape, jnp.float32).",
         "01",
     ),
     Row(
         "store-scalar",
         r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: \(\)",
-        "The kernel wrote a single number to a place of shape {place}. A Ref does not spread it out.",
-        "make a block of it: jnp.zeros_like(o_ref), or jnp.full_like(o_ref, number).",
+        "The kernel wrote a scalar to a ref of shape {place}. A Ref does not broadcast it.",
+        "make a block of it: jnp.zeros_like(o_ref), or jnp.full_like(o_ref, value).",
         "01",
     ),
     Row(
         "store-shape",
         r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: (?P<value>\([^)]*\))",
-        "The kernel wrote a value of shape {value} to a place of shape {place}.",
+        "The kernel wrote a value of shape {value} to a ref of shape {place}.",
         "print value.shape and o_ref.shape in the kernel: they are known while it is traced.",
         "01",
     ),
     Row(
         "assigned-into-value",
         r"JAX arrays are immutable",
-        "The kernel assigned into a value. Values never change; only what lies behind a ref does.",
-        "give the result a name of its own, tmp = 2 * tmp, and write it to an output ref. Do not call the kernel with "
+        "The kernel assigned into a value. Values are immutable; only the memory of a ref can change.",
+        "give the result its own name, tmp = 2 * tmp, and write it to an output ref. Do not call the kernel with "
         "arrays: pallas_call calls it, with refs.",
         "01",
     ),
     Row(
         "list-index",
         r"too many values to unpack \(expected 1\), in the index of a ref",
-        "The kernel indexes a ref with a list{where}, x_ref[[0, 0, 1]]. A ref takes numbers and slices.",
+        "The kernel indexes a ref with a list{where}, x_ref[[0, 0, 1]]. A ref takes integers and slices.",
         "read one row at a time, in a fori_loop with the indices in SMEM; or multiply the block by a matrix of zeros "
         "and ones, which may repeat rows.",
         "12",
@@ -69,7 +69,7 @@ ROWS = (
     Row(
         "slice-backwards",
         r"slice must have a step >= 1 \(found: -|`stride` must be >= 0",
-        "The kernel takes a slice of a ref backwards, as in x_ref[::-1]{where}. A slice of a ref only goes forwards.",
+        "The kernel takes a slice of a ref backwards, as in x_ref[::-1]{where}. A slice of a ref must go forwards.",
         "let an index map count the blocks backwards; within a block, multiply by a matrix of zeros and ones, or copy "
         "row by row in a fori_loop.",
         "06",
@@ -77,9 +77,9 @@ ROWS = (
     Row(
         "slice-outside",
         r"Out of bound slice: start=(?P<start>-?\d+).*?dim=(?P<axis>\d+)",
-        "A slice of a ref that starts at {start} does not fit into the axis, which is {axis} long.",
-        "start + size may be as large as the axis and no larger; a ref in a kernel has the block's shape, not the "
-        "array's. A copy ahead is started only if there is such a block.",
+        "A slice of a ref that starts at {start} does not fit into the axis, whose length is {axis}.",
+        "start + size must not exceed the length of the axis; a ref in a kernel has the block's shape, not the "
+        "array's. Start a copy of the next block only if there is one.",
         "08",
     ),
     Row(
@@ -87,14 +87,14 @@ ROWS = (
         r"slice_sizes must be less than or equal to operand shape, got slice_sizes (?P<size>\([^\n]*?\)) for operand "
         r"shape (?P<shape>\([^\n]*?\))",
         "The kernel takes a slice of shape {size} of a ref of shape {shape}: the slice is longer than the ref.",
-        "a slice is as long as the ref or shorter, wherever it starts. Take sizes that fit every shape that is tried.",
+        "a slice must not be longer than the ref, wherever it starts. Choose sizes that fit every shape that is tried.",
         "04",
     ),
     Row(
         "too-many-indices",
         r"`indices` must not be longer than `shape`: indices=(?P<indices>\([^\n]*\)), shape=(?P<shape>\([^)]*\))",
-        "The kernel gives the indices {indices} to a ref of shape {shape}: one index too many, or more.",
-        "one index for each axis of the ref, and no more. The ref has the block's axes, without those that are None.",
+        "The kernel gives the indices {indices} to a ref of shape {shape}: that is at least one too many.",
+        "give at most one index for each axis of the ref. The ref has the block's axes, without those that are None.",
         "04",
     ),
 )

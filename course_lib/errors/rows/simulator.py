@@ -9,8 +9,8 @@ ROWS = (
         r"in iteration (?P<step>\([^)]*\))",
         "At step {step} the index map of {ref} asked for block {block}, which lies outside the array. A "
         "chip halts there.",
-        "an index map returns block numbers, counted in blocks from 0, not element numbers. Call it yourself, with the "
-        "first and the last step.",
+        "an index map returns block indices, counted from 0, not element indices. Call it yourself, with the first "
+        "and the last step.",
         "04",
     ),
     Row(
@@ -35,32 +35,32 @@ ROWS = (
         r"The block was previously visited in iterations (?P<before>\([^)]*\))",
         "The block {block} of output {output} left VMEM after step {before}, and the grid came back to it at step "
         "{step}: it is not copied in again.",
-        "order the grid so that all steps of one output block follow each other; a reduction axis goes last.",
+        "order the grid so that all steps of one output block are consecutive; put a reduction axis last.",
         "04",
     ),
     Row(
         "race",
         r"RACE DETECTED",
-        "Two cores touched the same memory with nothing to order them.",
-        'an axis marked "parallel" may be split over cores: mark an axis so only if no two of its steps share a block.',
+        "Two cores accessed the same memory, and nothing orders the accesses.",
+        'an axis marked "parallel" may be split over cores: mark an axis only if no two of its steps share a block.',
         "16",
     ),
     Row(
         "stuck",
         r"\.watchdog\.Stuck\b",  # our own error: a simulator that deadlocks never ends by itself
-        "Nothing happens any more: the kernel waits for a signal that never comes.",
-        "count the signals of each semaphore, and what is waited for: they must match.",
+        "The kernel hangs: it waits for a signal that never comes.",
+        "count the signals and the waits of each semaphore: they must match.",
     ),
     Row(
         "interpreter-bug",
         r"ValueError: Did not ask for inval to be discharged",
-        "JAX's plain interpreter does not run this kernel: a pipeline inside a pipeline, most likely.",
-        "run it in the TPU simulator, interpret=pltpu.InterpretParams(), which does.",
+        "JAX's plain interpreter cannot run this kernel, most likely because it has a pipeline inside a pipeline.",
+        "run it in the TPU simulator, interpret=pltpu.InterpretParams(), which can.",
     ),
     Row(
         "cpu-lacks-it",
         r"UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: (?P<what>[^\n]*)",
-        "On the CPU XLA has no such product for two simulated cores: {what}.",
-        "simulate one core; the TPU has it.",
+        "On the CPU, XLA does not support this matmul for two simulated cores: {what}.",
+        "simulate one core; the TPU supports it.",
     ),
 )

@@ -27,16 +27,16 @@ def _sizes(text: str) -> tuple[tuple[int, ...], str]:
 
 def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
     """Describe the ref, and say what suits its dtype and shape."""
-    promise = f"pl.multiple_of(start, {n}) is a promise that nobody checks: give it only if it holds at every step."
+    promise = f"pl.multiple_of(start, {n}) is a promise that is never checked: give it only if it holds at every step."
     if "?" in (ref, part):
         return {"ref": "", "cure": f"start at {n} * i, which the compiler can prove. {promise}"}
     (shape, dtype), (sizes, _) = _sizes(ref), _sizes(part)
     lanes = int(axis) == len(shape) - 1
     if math.prod(sizes) == 1 and lanes:
-        cure = "a single number that says where to go belongs in SMEM, where any place may be read."
+        cure = "a scalar that is used as an index belongs in SMEM, where any element may be read."
     elif lanes:
         cure = (
-            f"start at {n} * i, which the compiler can prove; or read all lanes and turn them, pltpu.roll(value, "
+            f"start at {n} * i, which the compiler can prove; or read all lanes and rotate them, pltpu.roll(value, "
             f"{shape[-1]} - start, axis)."
         )
     elif dtype in ("f32", "i32"):
@@ -46,8 +46,8 @@ def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
         )
     else:
         cure = (
-            f"start at {n} * i, which the compiler can prove; or put an axis in front, "
-            f"{(*shape[:-2], shape[-2], 1, shape[-1])}: it may be indexed anywhere."
+            f"start at {n} * i, which the compiler can prove; or add an axis, "
+            f"{(*shape[:-2], shape[-2], 1, shape[-1])}: the axis before the last two may be indexed anywhere."
         )
     return {"ref": f", {dtype}{list(shape)},", "cure": f"{cure} {promise}"}
 
@@ -66,8 +66,8 @@ ROWS = (
     Row(
         "part-of-a-row",
         r"Not implemented: dynamic (?:load|store) with unaligned indices",
-        "The kernel takes a part of a row, and which row is known only when it runs.",
-        "take the whole row, x_ref[pl.ds(start, 1), :], and cut the lanes out of that value; to change a part of a "
+        "The kernel takes a part of a row, but the row is known only when it runs.",
+        "take the whole row, x_ref[pl.ds(start, 1), :], and slice the lanes out of that value; to change part of a "
         "row, write the whole row back.",
         "04",
     ),

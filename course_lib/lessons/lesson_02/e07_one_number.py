@@ -56,7 +56,7 @@ def count(x):
             7: "A sum over all axes is a single value, and it may be kept between steps. In which memory is it kept?",
             8: "A single value may be copied to all elements of a block; that is done in a register.",
         },
-        next='the compiler says: "The kernel writes a single number to VMEM. The vector unit writes whole registers '
+        next='the compiler says: "The kernel writes a scalar to VMEM, but the vector unit writes only whole registers '
         'there." So ask for every ref: which memory is it in, and which unit writes there?',
         why="a single value can be stored in SMEM only, because VMEM takes vectors.",
     ),
