@@ -122,11 +122,11 @@ FAILURES = {
     "in-specs-list": (compiled(call(copy, in_specs=pl.BlockSpec())), "in_specs is a single BlockSpec"),
     "not-a-block-spec": (
         compiled(call(copy, in_specs=[pltpu.VMEM])),
-        "holds a MemorySpace where a BlockSpec should be",
+        "contains a MemorySpace where a BlockSpec should be",
     ),
     "not-a-block-spec, a buffer": (
         compiled(call(copy, in_specs=[pltpu.VMEM((8, 128), jnp.float32)])),
-        "holds a MemoryRef where a BlockSpec should be",
+        "contains a MemoryRef where a BlockSpec should be",
     ),
     "buffered": (
         compiled(

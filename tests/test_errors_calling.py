@@ -46,17 +46,17 @@ FAILURES = {
     "kernel-returns": (compiled(call(kernel_returns)), "The kernel returned a value."),
     "too-many-arguments": (
         compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
-        "<lambda> was given 2 arguments and takes 1.",
+        "<lambda> was given 2 arguments, but takes 1.",
     ),
     "too-many-arguments, for a kernel": (
         compiled(call(kernel_one_ref)),
-        "kernel_one_ref was given 2 arguments and takes 1.",
+        "kernel_one_ref was given 2 arguments, but takes 1.",
     ),
-    "too-many-arguments, one": (raised(lambda x: no_parameters(x), V), "given 1 argument and takes 0."),
+    "too-many-arguments, one": (raised(lambda x: no_parameters(x), V), "given 1 argument, but takes 0."),
     "too-many-arguments, of a method": (raised(lambda x: Layer(3).call(x), V), "Layer.call was given 2 arguments"),
     "too-many-arguments, of __init__": (raised(lambda: Layer(1, 2)), "Layer.__init__ was given 3 arguments"),
     "too-few-arguments, of __init__": (raised(lambda: Layer()), "Layer.__init__ needs more arguments"),
-    "too-few-arguments, of pallas_call": (raised(lambda x: pl.pallas_call(copy)(x), V), "pallas_call wants more"),
+    "too-few-arguments, of pallas_call": (raised(lambda x: pl.pallas_call(copy)(x), V), "pallas_call needs more"),
     "too-few-arguments, called too early": (
         compiled(lambda x, y: pl.pallas_call(add(x, y), out_shape=x)(x, y), V, V),
         "add needs more arguments than it was given: 'o_ref'",
@@ -103,7 +103,7 @@ FAILURES = {
     ),
     "too-many-arguments, with scratch": (
         compiled(call(copy, scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)])),
-        "copy was given 3 arguments and takes 2.",
+        "copy was given 3 arguments, but takes 2.",
     ),
     "compiler-params": (
         compiled(call(copy, compiler_params={"mosaic": {"dimension_semantics": ("parallel",)}})),

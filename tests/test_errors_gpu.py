@@ -225,7 +225,7 @@ FAILURES = {
     "triton-power-of-2": (compiled(triton(copy, (96,)), Shape((384,), F32)), "this one is (96,)"),
     "triton-scratch": (
         compiled(triton(copy, scratch_shapes=[pltpu.VMEM((128,), F32)]), V),
-        "which has no scratch_shapes.",
+        "and it has no scratch_shapes.",
     ),
     "gpu-other-backend": (
         compiled(triton(copy, compiler_params=plgpu.CompilerParams()), V),

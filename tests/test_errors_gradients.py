@@ -214,19 +214,19 @@ FAILURES = {
     ),
     "gradient-output": (
         raised(both_ways, jnp.ones(8)),
-        "Under a gradient the function returns bfloat16[8], and otherwise float32[8].",
+        "Under a gradient the function returns bfloat16[8], but otherwise float32[8].",
     ),
     "gradient-structure": (
         compiled(ruled(lambda r, g: (g,))),
-        "The backward function returns 1 cotangent, and there are 2 arguments.",
+        "The backward function returns 1 cotangent, but there are 2 arguments.",
     ),
     "gradient-structure, no tuple": (
         compiled(ruled(lambda r, g: g)),
-        "The backward function returns one array, and there are 2 arguments.",
+        "The backward function returns one array, but there are 2 arguments.",
     ),
     "gradient-structure, nothing": (
         compiled(ruled(lambda r, g: None)),
-        "The backward function returns nothing, and there are 2 arguments.",
+        "The backward function returns nothing, but there are 2 arguments.",
     ),
     "gradient-shape": (
         compiled(ruled(lambda r, g: (g, g[:8]))),

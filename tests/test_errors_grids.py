@@ -59,7 +59,7 @@ FAILURES = {
     ),
     "semantics-word": (
         compiled(with_semantics("paralel")),
-        'dimension_semantics says "paralel"; the compiler knows parallel, arbitrary,',
+        'dimension_semantics contains "paralel", but the compiler knows only parallel, arbitrary,',
     ),
     "core-parallel": (
         compiled(with_semantics("core_parallel"), chip="v5p"),

@@ -84,7 +84,7 @@ class HandsOverVariable(NoShape):
 
 FAILURES = {
     "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
-    "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
+    "keras-shape": (keras_error(NoShape), "the layer has no compute_output_shape"),
     "keras-traced": (traced_keras_error, "The layer asked for the values of an array"),
     "keras-variable": (keras_error(HandsOverVariable), "A Keras variable is where JAX needs an array"),
     "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),

@@ -135,7 +135,7 @@ FAILURES = {
     "gather-one-axis": (gathered(0, 128), "a one-axis array of length 128"),
     "gather-one-axis, by an index": (
         of(lambda i, x: x[i], Shape((128,), I32), Shape((128,), F32)),
-        "a one-axis array of length 128, by an array of indices (`gather` in <lambda>, line ",
+        "a one-axis array of length 128 by an array of indices (`gather` in <lambda>, line ",
     ),
 }
 CURES = {
