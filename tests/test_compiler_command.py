@@ -163,7 +163,7 @@ def test_a_kernel_that_needs_too_much_vmem_is_told_what_takes_it():
     assert sum(piece.bytes for piece in report.vmem) == report.vmem_bytes
     assert {piece.name for piece in report.vmem} >= {"x_ref", "o_ref"}
     text = str(report)
-    assert "of VMEM, and may use 16 MiB:" in text and "input window, 2 buffers" in text
+    assert "of VMEM, but may use only 16 MiB:" in text and "input window, 2 buffers" in text
 
 
 @needs_libtpu
@@ -179,5 +179,5 @@ def test_how_a_function_failed_is_said(nothing_kept):
 
 def test_compare_wants_names():
     for wrong in ([add], add, {1: add}):
-        with pytest.raises(ValueError, match="compare wants functions by name"):
+        with pytest.raises(ValueError, match="compare needs functions by name"):
             compiler.compare(wrong, VECTOR)

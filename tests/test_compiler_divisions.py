@@ -87,7 +87,7 @@ def test_what_cannot_be_written_otherwise_is_said():
     assert divisions.worked_out(grid.trace(fn, A, A), (A, A))[1].startswith("it divides negative numbers")
     report = compiler.compile_tpu(fn, A, A)
     assert report.ok
-    assert "the cycles may be wrong: the simulator takes quotients and remainders for 0" in " ".join(report.notes)
+    assert "the cycles may be wrong: the simulator computes quotients and remainders as 0" in " ".join(report.notes)
 
 
 @needs_libtpu

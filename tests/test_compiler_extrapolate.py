@@ -124,7 +124,7 @@ def test_uneven_steps_are_not_extrapolated():
     jaxpr = rewrite.numbered(grid.trace(causal, array((64 * 256, 128))))
     walk = grid.walk_traced(jaxpr)
     plan = extrapolate.plan(jaxpr, (), walk, V5E)
-    assert not plan.calls and "the operations it does differ between the steps of kernel" in plan.why
+    assert not plan.calls and "the operations it performs differ between the steps of kernel" in plan.why
 
 
 @needs_libtpu

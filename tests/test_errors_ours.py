@@ -11,7 +11,7 @@ NARROW, COLUMN = Shape((16, 128), jnp.bfloat16), Shape((16, 1), jnp.int32)
 FAILURES = {
     "unreadable": (
         raised(lambda: grid.walk(prefetching(lambda i, indices_ref: (indices_ref[i], 0)), INDICES, X)),
-        "that come from argument 0, of which only the shape is known. Pass the array itself.",
+        "from argument 0, but only its shape is known. Pass the array itself.",
     ),
     "time-limit": (
         compiled(call(copy), time_limit_s=0.001),

@@ -102,7 +102,7 @@ def test_a_cure_compiles(cure):
 
 def test_a_kernel_of_a_gpu_is_told_where_to_go():
     told = compiled(lambda x: plgpu.kernel(copy, out_type=x)(x), jax.ShapeDtypeStruct((128,), jnp.float32))()
-    assert "This kernel is for a GPU, made with plgpu.kernel, and a TPU was asked about it." in told.what
+    assert "This kernel is a GPU kernel, made with plgpu.kernel, but was passed to a TPU tool." in told.what
     assert "judges.judge_gpu" in told.what
 
 

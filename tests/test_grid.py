@@ -170,7 +170,7 @@ def test_what_is_prefetched_is_computed_once():
 
 def test_prefetched_scalars_must_be_given():
     x, shape = jnp.zeros((32, 128)), jax.ShapeDtypeStruct((4,), jnp.int32)
-    with pytest.raises(grid.UnreadableCall, match="argument 0, of which only the shape is known. Pass the array"):
+    with pytest.raises(grid.UnreadableCall, match="argument 0, but only its shape is known. Pass the array"):
         grid.walk(gather_rows, shape, x)
     with pytest.raises(grid.UnreadableCall, match="a loop around the kernel computes"):
         grid.walk(

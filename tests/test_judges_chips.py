@@ -122,7 +122,7 @@ def test_a_reference_that_does_not_run_is_named():
 def test_a_topology_of_another_size_is_refused():
     x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
     report = compiler.compile_chips(lambda x: x, x, mesh=(2,), axes=("d",), topology="v5e:2x2")
-    assert not report.ok and "v5e:2x2 has 4 devices, and the mesh has 2" in str(report.error)
+    assert not report.ok and "v5e:2x2 has 4 devices, but the mesh has 2" in str(report.error)
 
 
 def looped(x):

@@ -49,7 +49,7 @@ def test_cycles_and_a_longer_time_are_both_right():
     report = bare(cycles=528_049, hbm_bytes=805_306_368, seconds=982e-6)
     says = (
         "the cycles take 351 us; but the simulator lets all copies run at once, each at full speed. The bytes take "
-        "982 us at 820 GB/s, and nothing is faster than its bytes"
+        "982 us at 820 GB/s, which is a lower bound on the time"
     )
     assert says in flat(report)
     assert report_words.floor(report) == f"T{says[1:]}."

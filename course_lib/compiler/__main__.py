@@ -58,7 +58,7 @@ def _ask(functions: dict[str, Callable], types: list, options):
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Compile a function with the real compiler of a TPU or GPU, without one, and print what it says.",
+        description="Compile a function with the real TPU or GPU compiler, without the chip, and print its report.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -66,10 +66,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("types", metavar="TYPE", nargs="*", help='type of each argument: "bf16[512,256]", "f32[]"')
     parser.add_argument("--chip", default="v5e", help=f"{', '.join(_CHIPS)} (default: v5e)")
     parser.add_argument(
-        "--no-simulate", dest="simulate", action="store_false", help="only compile; no cycles, but sooner done"
+        "--no-simulate", dest="simulate", action="store_false", help="only compile: faster, but no cycles"
     )
     parser.add_argument(
-        "--compare", metavar="FILE.py:other", action="append", default=[], help="a second function, beside the first"
+        "--compare",
+        metavar="FILE.py:other",
+        action="append",
+        default=[],
+        help="a second function to compare with the first",
     )
     return parser
 

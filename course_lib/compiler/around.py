@@ -5,10 +5,10 @@ from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Op
 
 _AGAINST = (
-    "XLA stores an array in the order of axes that needs the least padding, and a kernel takes rows. The copies go if "
-    "the last axis is 128 or more, if the narrow axis is the one before, or if a matrix product makes or takes the "
-    "array. On a chip the outermost jax.jit may be told the layout (jax.experimental.layout); compile_tpu has a jit of "
-    "its own and is not told"
+    "XLA stores an array in the order of axes that needs the least padding, but a kernel needs row-major order. The "
+    "copies disappear if the last axis is 128 or more, if the narrow axis is the one before it, or if a matmul "
+    "produces or consumes the array. On a chip you can pass the layout to the outermost jax.jit "
+    "(jax.experimental.layout), but compile_tpu uses its own jit"
 )
 
 
@@ -36,8 +36,8 @@ def _kept(kept: list[str], call: grid.Call) -> str:
     blocks = [o.name for o in call.operands if o.name in kept and o.role != "prefetch" and o.memory_space != "smem"]
     if not blocks:
         return ""
-    lie, they = ("lies", "it") if len(blocks) == 1 else ("lie", "them")
-    return f"{' and '.join(blocks)} of {call.name} {lie} in VMEM, where XLA keeps {they}: not counted in its HBM bytes."
+    they = "it" if len(blocks) == 1 else "them"
+    return f"XLA keeps {' and '.join(blocks)} of {call.name} in VMEM, so its HBM bytes do not count {they}."
 
 
 def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:
@@ -50,8 +50,8 @@ def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:
     for side, number, copy in op.turned:
         refs, n = (given, number - first) if side == "in" else (call.outputs, number)
         name = refs[n].name if 0 <= n < len(refs) else "an array"
-        copies.append(f"{name} {'before' if side == 'in' else 'behind'} it ({_price(copy, rows.get(copy))})")
-    return f"XLA turns arrays round for {call.name}: {', '.join(copies)}. {_AGAINST}."
+        copies.append(f"{name} {'before' if side == 'in' else 'after'} it ({_price(copy, rows.get(copy))})")
+    return f"XLA transposes arrays for {call.name}: {', '.join(copies)}. {_AGAINST}."
 
 
 def _price(name: str, row: Op | None) -> str:

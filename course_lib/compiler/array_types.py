@@ -34,7 +34,9 @@ def parsed(text: str) -> jax.ShapeDtypeStruct:
     name, shape = match.groups()
     dtype = _DTYPES.get(name) or _by_full_name(name)
     if dtype is None:
-        raise ValueError(f"{text!r}: {name!r} is not a dtype. Known are: {', '.join(_DTYPES)}, and JAX's own names.")
+        raise ValueError(
+            f"{text!r}: {name!r} is not a dtype. The dtypes are: {', '.join(_DTYPES)}, and JAX's own names."
+        )
     return jax.ShapeDtypeStruct(tuple(int(n) for n in shape.split(",") if n), dtype)
 
 

@@ -11,9 +11,9 @@ from course_lib.compiler.simulating.simulation import Simulation
 
 _MUCH = 0.1  # of the cycles
 _UNSURE_XLA = (
-    "much of this is XLA's own code, and most of that no product. No published time was at hand to check the simulator "
-    "with such code, and some of it, a v5p's layer norm, it gives no cycles at all. Do not take a kernel for faster "
-    "because its figure is smaller."
+    "much of this is XLA's own code, most of it not a matmul. The simulator has not been checked against published "
+    "times for such code, and for some of it, such as a layer norm on a v5p, it gives no cycles at all. A smaller "
+    "figure does not mean that a kernel is faster."
 )
 
 
@@ -79,7 +79,7 @@ def _untimed(module: hlo.Module, simulated: Simulation) -> str:
     """Return why the program has no time: an op that runs a number of times not known, or one of 0 cycles; else ""."""
     endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
     if endless:
-        return f"how often {', '.join(endless)} runs depends on data."
+        return f"the number of iterations of {', '.join(endless)} depends on data."
     silent = [op.name for op in module.ops if simulated.cycles.get(op.name) == 0 and op.hbm_bytes]
     return f"the simulator counts 0 for {', '.join(silent)}, which moves bytes." if silent else ""
 
@@ -89,7 +89,7 @@ def _doubts(untimed: str, simulated: Simulation, chip: chips.Chip) -> list[str]:
     if untimed:
         return [f"no cycles: {untimed}"]
     if simulated.cycles and chip.clock_hz is None:
-        return [f"no predicted time: the clock of a {chip.name} is not known in two ways that agree."]
+        return [f"no predicted time: no two sources agree on the clock of a {chip.name}."]
     return []
 
 
@@ -120,14 +120,14 @@ def _lines(simulated: Simulation) -> list[str]:
     """Return a note if several kernels are extrapolated but only one line is shown."""
     if len(simulated.lines) < 2:
         return []
-    return [f"the cycles of {len(simulated.lines)} kernels come from such lines; shown is that of the longest."]
+    return [f"the cycles of {len(simulated.lines)} kernels come from such lines; the report shows that of the longest."]
 
 
 def _counted_once(module: hlo.Module) -> list[str]:
     """Return a note if XLA may read an array more than once, and we cannot tell how often."""
     if not any(op.reads_again for op in module.ops):
         return []
-    return ["HBM bytes of XLA's product: each array counted once; it may read some more often."]
+    return ["HBM bytes of XLA's matmul: each array is counted once, but XLA may read some more often."]
 
 
 def _renamed(rows: tuple, names: dict[str, str], field: str) -> tuple:

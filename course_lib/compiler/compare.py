@@ -102,9 +102,9 @@ def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options)
     what ``compile_tpu`` raises.
     """
     if not isinstance(functions, dict) or not all(isinstance(name, str) for name in functions):
-        raise ValueError('compare wants functions by name: give a dictionary such as {"mine": f, "XLA": g}.')
+        raise ValueError('compare needs functions by name: pass a dictionary such as {"mine": f, "XLA": g}.')
     if not functions:
-        raise ValueError('compare got no functions: give a dictionary such as {"mine": f, "XLA": g}.')
+        raise ValueError('compare got no functions: pass a dictionary such as {"mine": f, "XLA": g}.')
     compile = compile_gpu if chip in chips.GPU_TARGETS else compile_tpu
     return Comparison(reports={name: compile(fn, *args, chip=chip, **options) for name, fn in functions.items()})
 

@@ -20,7 +20,7 @@ from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import Unavailable, name_of
 
 _AGAIN = re.compile(r"__\d+$")  # XLA's suffix for a second kernel of the same name
-_NOTHING_TIMED = "no time: ptxas counts no cycles, and no simulator of a GPU is at hand."
+_NOTHING_TIMED = "no time: ptxas counts no cycles, and there is no simulator of a GPU."
 
 
 def compile_gpu(
@@ -85,7 +85,7 @@ def _by_triton(hlo: str) -> list[str]:
     """Return a note if a kernel took the Triton path, which JAX plans to remove."""
     if "__gpu$xla.gpu.triton" not in hlo:
         return []
-    return ["pallas_call goes through Triton here, which JAX has deprecated since 0.11; plgpu.kernel is what lasts."]
+    return ["pallas_call uses Triton here, which JAX has deprecated since 0.11; plgpu.kernel is its replacement."]
 
 
 def _bytecode(lowered) -> bytes:

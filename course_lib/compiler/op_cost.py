@@ -69,7 +69,7 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
     result = jax.eval_shape(fn, *args)
     if not args or any(len(a.shape) < 2 for a in (*args, result)):
         shapes = [a.shape for a in (*args, result)]
-        raise ValueError(f"op_cost: arrays in VMEM have two axes at least, and here are {shapes}. Try (8, 128).")
+        raise ValueError(f"op_cost: arrays in VMEM need at least two axes, but these are {shapes}. Try (8, 128).")
     registers = grid.registers(args[0].shape, args[0].dtype)
     n, reports = max(_FEWEST, math.ceil(_REGISTERS / registers)), []
     each = sum(map(_bytes, (*args, result)))
@@ -92,7 +92,7 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
     if cost.cycles < (1 - _SAME) * stores:
         raise ValueError(
             f"op_cost: {name_of(fn)} of {', '.join(str(a.shape) for a in args)} has no price. {2 * more:,} of them "
-            f"differ from {more:,} by {cost.cycles:.3g} cycles each, and the stores of one alone take {stores:.3g}: "
+            f"differ from {more:,} by {cost.cycles:.3g} cycles each, but the stores of one alone take {stores:.3g}: "
             f"other work of the kernel hides them. Try whole registers, {(8, _LANES)} or {(64, _LANES)}."
         )
     return cost

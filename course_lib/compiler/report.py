@@ -228,7 +228,7 @@ def floor_words(report: Report) -> str:
     rate = text.byte_rate(chips.chip(report.chip).program_bandwidth)
     return (
         f"the cycles take {text.duration(core)}; but the simulator lets all copies run at once, each at full speed. "
-        f"The bytes take {text.duration(hbm)} at {rate}, and nothing is faster than its bytes"
+        f"The bytes take {text.duration(hbm)} at {rate}, which is a lower bound on the time"
     )
 
 
@@ -245,7 +245,7 @@ def _bound(report: Report) -> str:
     """Say what binds, with a remark if the time is not that of the cycles."""
     bound = f", {vocabulary.bound_by(report.bound)}" if report.bound else ""
     if sum(op.seconds is not None for op in report.ops) > 1:
-        return f"{bound} (where HBM traffic at full speed takes longer than an op's cycles, that counts)"
+        return f"{bound} (an op counts with its HBM traffic at full speed if that takes longer than its cycles)"
     return bound + (" (its traffic at full speed)" if report.bound == vocabulary.HBM else "")
 
 
@@ -289,7 +289,7 @@ def _wanted(report: Report) -> str:
         )
         for piece in report.vmem
     ]
-    head = f"It needs {text.size(report.vmem_bytes)} of VMEM, and may use {text.size(report.vmem_limit)}:"
+    head = f"It needs {text.size(report.vmem_bytes)} of VMEM, but may use only {text.size(report.vmem_limit)}:"
     return "\n".join(["", head, *text.table(rows, right={1}, indent="  ")])
 
 

@@ -117,8 +117,8 @@ def libtpu_version() -> str | None:
 def missing_libtpu() -> str:
     """Say why the compiler cannot run here, and what to do."""
     return (
-        "libtpu, which holds the TPU compiler, is not installed. It exists for Linux on x86-64 only: "
-        "there, `make setup` installs it; elsewhere, use Colab for this judge."
+        "libtpu, which holds the TPU compiler, is not installed. It exists only for Linux on x86-64, where `make "
+        "setup` installs it; elsewhere, use Colab for this judge."
     )
 
 
@@ -139,5 +139,5 @@ def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:
     except grid.UnreadableCall as error:
         return None, (f"HBM bytes not counted: {error}",)
     if len(walk.calls) != sum(1 for _ in grid.pallas_calls(jaxpr)):  # ours are numbered in that order
-        return None, ("HBM bytes not counted: it cannot be told which kernel is which.",)
+        return None, ("HBM bytes not counted: the kernels cannot be told apart.",)
     return walk, ()

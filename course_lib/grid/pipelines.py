@@ -24,7 +24,7 @@ def inner_pipelines(call: Call) -> list[Pipeline]:
             f"the pipeline inside {call.name} cannot be read: {followed.hidden_copies}.", reason=Reason.ARRAY_VALUES
         )
     if call.steps > 1 and any(copy.turn for copy in followed.copies):
-        raise UnreadableCall(f"{call.name} runs a pipeline at each step of a grid, which cannot be read.")
+        raise UnreadableCall(f"{call.name} runs a pipeline at each step of a grid, which this library cannot read.")
     return [
         _pipeline(call, number, loop)
         for number, loop in enumerate(followed.loops)
@@ -84,7 +84,7 @@ def _operand(call: Call, copies: list[Copy], repeats: list[int], role: str) -> O
     block = tuple(max(copy.shape[axis] for copy in copies) for axis in range(len(whole.shape)))
     if any(copy.starts is None for copy in copies):
         raise UnreadableCall(
-            f"which block of {name} {call.name} copies depends on an array's values.", reason=Reason.ARRAY_VALUES
+            f"the block of {name} that {call.name} copies depends on an array's values.", reason=Reason.ARRAY_VALUES
         )
     starts = np.repeat(np.concatenate([copy.starts for copy in copies]), repeats, axis=0)
     element = tuple(bool((starts[:, axis] % size).any()) for axis, size in enumerate(block))

@@ -131,14 +131,14 @@ def _run_inside(eqn, interpret, inputs: list) -> list:
         return run_anew(eqn, inputs, lambda jaxpr, values: _run(jaxpr, interpret, *values))
     if any(_for_gpus(e) for inner in inside(eqn) for e in equations(inner)):
         raise UnreadableCall(
-            "This kernel is for a GPU, made with plgpu.kernel, and a TPU was asked about it. Ask a GPU: "
-            "judges.judge_gpu and compiler.compile_gpu."
+            "This kernel is a GPU kernel, made with plgpu.kernel, but was passed to a TPU tool. Use judges.judge_gpu "
+            "and compiler.compile_gpu."
         )
     if name == "shard_map":
         raise UnreadableCall(
-            f"The kernel stands in a shard_map over {params['mesh'].size} devices, and the judges have one. Judge the "
-            "function inside the shard_map, with one device's share of the arrays; or, if its kernel talks to other "
-            "devices, ask judges.judge_chips."
+            f"The kernel is inside a shard_map over {params['mesh'].size} devices, but the judges have one. Judge the "
+            "function inside the shard_map, with one device's share of the arrays; or, if its kernel communicates "
+            "with other devices, use judges.judge_chips."
         )
     raise UnreadableCall(f"A kernel inside `{name}` cannot be judged. Judge the function that calls it directly.")
 

@@ -7,11 +7,11 @@ class Reason(enum.Enum):
     """Why a kernel call cannot be read."""
 
     NEGATIVE_GRID = "a size of its grid is below 0"
-    LONG_GRID = "its grid has more steps than are listed"
-    UNKNOWN_SCALARS = "its grid or its index maps read scalars that only a run would give"
-    ARRAY_VALUES = "which copies it makes depends on the values in an array"
-    LONG_BODY = "its body does more than is followed"
-    NOT_SUPPORTED = "it is built in a way that this library does not read"
+    LONG_GRID = "its grid has too many steps to list"
+    UNKNOWN_SCALARS = "its grid or its index maps read scalars that are known only in a run"
+    ARRAY_VALUES = "its copies depend on the values in an array"
+    LONG_BODY = "its body is too long to follow"
+    NOT_SUPPORTED = "it is built in a way that this library cannot read"
 
 
 class UnreadableCall(ValueError):

@@ -47,8 +47,8 @@ def _given(number: int, value) -> Callable:
     def get():
         if value is None or isinstance(value, jax.ShapeDtypeStruct):
             raise UnreadableCall(
-                f"its index maps read scalars (scalar prefetch) that come from argument {number}, of which only "
-                "the shape is known. Pass the array itself.",
+                f"its index maps read scalars (scalar prefetch) from argument {number}, but only its shape is known. "
+                "Pass the array itself.",
                 reason=Reason.UNKNOWN_SCALARS,
             )
         return value
@@ -127,7 +127,8 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
     grid = tuple(n if isinstance(n, int) else next(sizes) for n in mapping.grid)
     if any(n < 0 for n in grid):
         raise UnreadableCall(
-            f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps.",
+            f"{_name(kernel)} cannot be read: its grid is {grid}, but a size must not be negative. Each is a number "
+            "of steps.",
             reason=Reason.NEGATIVE_GRID,
         )
     if math.prod(grid) > MOST_STEPS:

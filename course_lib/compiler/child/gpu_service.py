@@ -70,7 +70,7 @@ def versions() -> str | None:
 def missing() -> str:
     """Say why there is no GPU compiler here, and what to do."""
     return (
-        "the GPU compiler is not installed. It exists for Linux on x86-64: there `make setup-gpu` installs it beside "
+        "the GPU compiler is not installed. It exists for Linux on x86-64, where `make setup-gpu` installs it beside "
         "the environment, without CUDA and without a GPU (270 MB to download)."
     )
 

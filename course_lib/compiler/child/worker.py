@@ -70,7 +70,7 @@ def load_compiler():
             devices = tuple(found.devices if partitions else found.devices[:1])
             stage = "compile"
             if partitions and len(devices) != partitions:
-                raise ValueError(f"{topology} has {len(devices)} devices, and the mesh has {partitions}")
+                raise ValueError(f"{topology} has {len(devices)} devices, but the mesh has {partitions}")
             options = xla_client.CompileOptions()
             options.num_replicas, options.num_partitions = 1, max(1, partitions)
             if partitions:

@@ -19,10 +19,10 @@ MAX_BUNDLES = 1_500_000  # longer programs take minutes and many GiB: simulated 
 _SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, on the machine this was written on
 _IN_FOUR_GIB = 524_288  # bundles for which Limits allows twice the warm child's memory
 WORTH_NARROWING = 400_000  # below this, three compiles by XLA take longer than simulating the whole
-_CRASHED = "the simulator crashed, after it had written the cycles of every op."
+_CRASHED = "the simulator crashed after it had written the cycles of every op."
 _ONE_AXIS = (
-    "simulated with the steps of its grid on one axis, for the simulator crashed on several: a step's scalar code is a "
-    "few cycles longer or shorter."
+    "simulated with the steps of its grid on one axis, because the simulator crashed on several: a step's scalar code "
+    "may be a few cycles longer or shorter."
 )
 _A_PLACE = "loc("  # where the compiler's error names the operation it is about
 _NOTHING = Simulation(cycles={}, time_split={})
@@ -84,7 +84,7 @@ def simulated(
 
 def _doubtful(why: str) -> tuple[str, ...]:
     """Return a note on divisions that could not be rewritten for the simulator."""
-    return (f"the cycles may be wrong: the simulator takes quotients and remainders for 0, and {why}.",) * bool(why)
+    return (f"the cycles may be wrong: the simulator computes quotients and remainders as 0, and {why}.",) * bool(why)
 
 
 def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
@@ -216,7 +216,7 @@ def _of_the_whole(answer: dict, seen: _Seen, alone: Callable) -> tuple[dump.Dump
     if left := {op.name for op in module.ops if op.call is not None} - set(said.cycles):
         return None, (f"no cycles: the simulator gave none for {', '.join(sorted(left))}.",)
     others = len(set(alone()["dump"].programs) - set(said.cycles))
-    return said, (f"the cycles leave out {others} ops of XLA's, which make what kernels prefetch.",) * bool(others)
+    return said, (f"the cycles leave out {others} of XLA's ops, which compute what kernels prefetch.",) * bool(others)
 
 
 def _complete(said: dump.Dump, left: dump.Dump | None) -> bool:
@@ -272,7 +272,7 @@ def _in_two_sizes(jaxpr, sizes: list[_Seen], plan: extrapolate.Plan, ask: Callab
         return answer, _NOTHING, ()
     for seen, (part, said, notes) in zip(sizes, parts, strict=True):
         if part and not part["ok"]:
-            return answer, _NOTHING, ("no cycles: a part of its grid, alone, does not compile.",)
+            return answer, _NOTHING, ("no cycles: a part of its grid does not compile on its own.",)
         if said is None or not (seen.told or _complete(answer["dump"], said)):
             return answer, _NOTHING, notes or ("no cycles: the simulator gave none for some op.",)
     module = hlo.read(answer["hlo"])
@@ -285,6 +285,6 @@ def _too_long(bundles: int) -> str:
     long = f"{seconds:,.0f} s" if seconds < 90 else f"{seconds / 60:,.0f} minutes"
     enough = f"time_limit_s={max(60, 2 * round(seconds))}, memory_bytes={round(1.3 * gigabytes + 1)} << 30"
     return (
-        f"it issues about {bundles / 1e6:,.1f} million instruction bundles, which would take the simulator about "
-        f"{long} and {gigabytes:,.0f} GB of memory: more than it may have. Try {enough}"
+        f"it issues about {bundles / 1e6:,.1f} million instruction bundles, for which the simulator would need about "
+        f"{long} and {gigabytes:,.0f} GB of memory, more than it may use. Try {enough}"
     )

@@ -73,7 +73,7 @@ def remark(product: Product, whole: hlo.HloOp) -> str:
     """Say what was simulated, for the Report."""
     return (
         f"simulated with {SMALL} and {LARGE} of every {whole.iterations[0]} columns of argument {product.argument}, "
-        "which XLA cuts into the same windows."
+        "which XLA splits into the same windows."
     )
 
 

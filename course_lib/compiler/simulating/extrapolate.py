@@ -85,7 +85,7 @@ def _shortened(
             made = _later(made)
         if not (why := _uneven(jaxpr, args, walk, number, made)):
             return made, ""
-        trouble = trouble or f"{why}, so that some of them do not tell about all, and "
+        trouble = trouble or f"{why}, so some of them do not represent all, and "
     return None, trouble
 
 
@@ -120,7 +120,7 @@ def _uneven(jaxpr, args: tuple, full: grid.Walk, number: int, made: Shortened) -
     """Return why a straight line would be wrong: the kernel's steps are not alike; "" if they are."""
     alone = Plan(calls={number: made}, bundles=0)
     small, large = (grid.walk_traced(smaller(jaxpr, alone, which), args) for which in ("small", "large"))
-    for what, count in (("bytes it moves", _moved), ("operations it does", _operations)):
+    for what, count in (("bytes it moves", _moved), ("operations it performs", _operations)):
         x, y, z = (count(walk.calls[number], jaxpr) for walk in (full, small, large))
         if abs(z + (z - y) / (made.large - made.small) * (made.cut.units - made.large) - x) > _TOLERANCE * x:
             return f"the {what} differ between the steps of {full.calls[number].name}"

@@ -25,7 +25,7 @@ from course_lib.compiler.simulating.lookup import lookup
 from course_lib.grid.following.follow import index_reads, prefetched_reads
 from course_lib.grid.jaxprs import is_variable, map_inside
 
-UNSEEN = "what a kernel does depends on values that it prefetches, and the simulator does not see them"
+UNSEEN = "the work of a kernel depends on values that it prefetches, which the simulator does not see"
 
 
 def matters(jaxpr: jax.extend.core.ClosedJaxpr) -> bool:
@@ -52,7 +52,7 @@ def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[ja
         def with_number(load, ref: int, index_map=None):
             reads = in_body if index_map is None else index_reads(index_map, coordinates, call.scalars)
             if (there := _lookup(load, call.scalars[ref], reads[ref])) is None:
-                raise grid.UnreadableCall(f"{call.operands[ref].name} holds too many to tell them to it")
+                raise grid.UnreadableCall(f"{call.operands[ref].name} holds too many to pass to it")
             return there
 
         return _with_grid(_kernel(eqn, with_number), call.grid)
@@ -61,7 +61,7 @@ def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[ja
     written, arrays = _as_arguments(written, args, calls, chip)
     known = jax.tree.leaves(args)
     if not same(calls, grid.walk_traced(written, (*known, *map(np.zeros_like, arrays))).calls):
-        raise grid.UnreadableCall("with what could be told to it, it would not do the same")
+        raise grid.UnreadableCall("with the values that could be passed to it, it would not do the same")
     return written, (*known, *arrays)
 
 

@@ -256,7 +256,7 @@ class Follower:
         source, target = window(source), window(target)
         self._copied("start", source, target, window(semaphore), active, remote=device is not None)
         if source is None or target is None or times != 1:
-            self.hidden_copies = self.hidden_copies or "how much it copies depends on an array's values"
+            self.hidden_copies = self.hidden_copies or "the amount that it copies depends on an array's values"
             return []
         side, other = (source, target) if source.ref.space == "hbm" else (target, source)
         steps = np.flatnonzero(active)
@@ -358,7 +358,7 @@ class Follower:
 
     def _undecided(self, eqn, jaxprs, what: str) -> None:
         """Record that a decision depends on a value that is unknown here."""
-        self.doubt = f"{what} depends on an array's values: counted as if it always ran"
+        self.doubt = f"{what} depends on an array's values; it is counted as if it always ran"
         if any(e.primitive.name == "dma_start" for j in jaxprs for e in equations(j)):
             self.hidden_copies = f"{what} that guards a copy depends on an array's values"
 
