@@ -297,7 +297,7 @@ def test_a_kernel_in_an_unknown_wrapper_is_said():
     spec = jax.sharding.PartitionSpec()
     sharded = jax.shard_map(matmul, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False)
     x = jnp.ones((128, 128))
-    with pytest.raises(grid.UnreadableCall, match="in a shard_map over 2 devices"):
+    with pytest.raises(grid.UnreadableCall, match="inside a shard_map over 2 devices"):
         grid.run(jax.make_jaxpr(sharded)(x, x), True, x, x)
 
 

@@ -38,7 +38,7 @@ def _other_way(why: str, operation: str) -> dict[str, str]:
 
 
 def _asked_for(pair: str, algorithm: str) -> dict[str, str]:
-    """Say what kind of precision a product asks for."""
+    """Say what kind of precision a matmul asks for."""
     if pair != "?":
         return {"asked": "one for each side"}
     return {"asked": "a jax.lax.DotAlgorithm" if algorithm != "?" else "a jax.lax.DotAlgorithmPreset, or its name"}

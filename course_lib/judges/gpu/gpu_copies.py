@@ -12,7 +12,7 @@ _UNIT_BYTES = 128  # of a row, in the layout that wgmma reads from shared memory
 def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
     """Report an array narrower than 128 bytes, and than the block, that TMA copies into memory which wgmma reads.
 
-    JAX 0.11.2 lowers such a copy, the simulator finds it right, and an H100 computed wrong products.
+    JAX 0.11.2 lowers such a copy, the simulator finds it right, and an H100 computed wrong matmuls.
     """
     for kernel in grid.pallas_calls(jaxpr.jaxpr):
         equations = [eqn for inner in jaxprs.inside(kernel) for eqn in jaxprs.equations(inner)]

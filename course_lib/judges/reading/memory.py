@@ -185,7 +185,7 @@ def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
     begins, found = np.arange(call.steps) == 0, {}
     for use in known_uses(call) or ():
         operand = operands.get(use.ref)
-        if operand is None:  # pl.run_scoped allocates anew at each step
+        if operand is None:  # pl.run_scoped allocates again at each step
             found[use.number] = use.ref, begins if use.ref in kept else np.ones(call.steps, bool)
         elif operand.role == "output" and (operand.pipelined or not operand.aliases):
             found[use.number] = use.ref, operand.changes if operand.pipelined else begins

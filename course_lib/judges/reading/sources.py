@@ -60,7 +60,7 @@ def entered(eqn, inputs: list[Source]) -> list[tuple]:
 
 
 def _carried(carry: list[Source], turn) -> list[Source]:
-    """Return the sources of what a loop carries, after however many turns."""
+    """Return the sources of the value that a loop carries, after any number of iterations."""
     while (raised := [_joined([old, new]) for old, new in zip(carry, turn(carry), strict=True)]) != carry:
         carry = raised
     return carry

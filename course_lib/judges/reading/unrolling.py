@@ -1,4 +1,4 @@
-"""Loops that are unrolled by a number that does not divide their turns."""
+"""Loops that are unrolled by a factor that does not divide their number of iterations."""
 
 from course_lib import grid
 from course_lib.errors import Explanation

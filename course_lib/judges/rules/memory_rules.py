@@ -200,7 +200,7 @@ def written_too_early(found: Finding) -> Complaint | None:
 
 
 def nothing_carried(found: Finding) -> Complaint | None:
-    """Report several steps that make one output block and each start anew."""
+    """Report several steps that make one output block and each start over."""
     if found.made_by is None or len(found.steps) < 2:
         return None
     call, output = found.made_by

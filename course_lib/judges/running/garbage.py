@@ -54,7 +54,7 @@ def suspicion(walk: grid.Walk, args: tuple) -> Suspicion | None:
     """Return what other garbage to try on a function's kernels; None if NaN shows all that a kernel does with garbage.
 
     NaN does not show where a float is compared or converted to an integer. Integers and booleans have no NaN. Infinity
-    is not tried on a kernel that asks whether a value is NaN: such a kernel may replace NaN in one operand of a product
+    is not tried on a kernel that asks whether a value is NaN: such a kernel may replace NaN in one operand of a matmul
     and mask the other, and infinity times 0 is NaN.
     """
     sources = [(call, source) for call in walk.calls for source in _sources(call)]

@@ -159,7 +159,7 @@ def _named(walk: grid.Walk, ledger: Ledger, count: Count) -> tuple[grid.Call | N
     """Return (the kernel, the name of a semaphore, whether copies signal it), as far as they are known.
 
     The simulator numbers semaphores in the order in which it allocates them: a kernel's own first, then those of
-    ``pl.run_scoped``, at every step anew.
+    ``pl.run_scoped``, again at every step.
     """
     if not any(first <= count.number for first in ledger.allocated[count.kernel]):
         return None, "the barrier semaphore", False

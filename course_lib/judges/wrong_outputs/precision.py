@@ -112,7 +112,7 @@ def _nearly_right(found: Finding) -> tuple[str, float] | None:
 
 
 def narrowed(found: Finding) -> Complaint | None:
-    """Report wrong integers where a kernel turns larger integers into a float of 8 or 11 bits."""
+    """Report wrong integers where a kernel converts larger integers to a float of 8 or 11 bits."""
     numbers = [a for a in found.leaves if a.dtype.kind in "iu" and a.dtype.itemsize > 1 and a.size]
     if found.got.dtype.kind not in "iu" or not numbers:
         return None
