@@ -132,7 +132,7 @@
 # +    @pl.when((left > 0) & (left <= PAGE))
 
 
-# %% answer="14.4" name="shrink upside down" judge="numbers" says="swap them"
+# %% answer="14.4" name="shrink upside down" judge="numbers" says="instead, which is at most 1"
 # -        p, shrink = jnp.exp(s - m), jnp.exp(m_old - m)
 # +        p, shrink = jnp.exp(s - m), jnp.exp(m - m_old)
 

@@ -112,7 +112,7 @@ BUGS = tuple(
             partial(attention, of_values=rescaled_upwards),
             attention_in_jax,
             (Q, K, V),
-            r"(?s)acc_ref is multiplied by exp\(new - old\).*swap them",
+            r"(?s)acc_ref is multiplied by exp\(new - old\).*instead, which is at most 1",
         ),
         (
             "maximum of one block",

@@ -170,7 +170,7 @@ def _not_shrunk(kernel: _Kernel) -> Complaint | None:
             if _turned_round(kernel, product, maximum, new):
                 return Complaint(
                     f"{name} is multiplied by exp(new - old), which makes it larger when {m} grows.",
-                    "swap them: exp(old - new), which is at most 1.",
+                    "use exp(old - new) instead, which is at most 1.",
                 )
     return None
 

@@ -165,9 +165,9 @@ def _turned_round() -> Iterator[tuple[Recurrence, str, str]]:
     for sums, name in (({"of_values"}, "acc"), ({"of_sum"}, "l"), ({"of_values", "of_sum"}, "l and acc")):
         yield (
             Recurrence(**dict.fromkeys(sums, -1.0)),
-            f"when m grows, {name} {'are' if 'and' in name else 'is'} multiplied by exp(m_new - m_old), so it grows "
-            "too",
-            "swap them: exp(m_old - m_new), which is at most 1.",
+            f"when m grows, {name} {'are' if 'and' in name else 'is'} multiplied by exp(m_new - m_old), which is "
+            "above 1",
+            "use exp(m_old - m_new) instead, which is at most 1.",
         )
 
 
