@@ -84,15 +84,15 @@ def kernel_copies_a_piece(x_hbm, o_ref, x_vmem):
 FAILURES = {
     "vmem": (
         compiled(call(copy, block=(512, 8192), grid=(16,), index_map=lambda i: (i, 0)), BIG),
-        "The kernel needs 64.00 MiB of VMEM, and a kernel may use 16.00 MiB.",
+        "The kernel needs 64.00 MiB of VMEM, but a kernel may use only 16.00 MiB.",
     ),
     "vmem-physical": (
         compiled(call(copy_of_a_few_rows), HALF),
-        "The kernel needs 144.00 MiB of VMEM, and the chip has 128.00 MiB.",
+        "The kernel needs 144.00 MiB of VMEM, but the chip has only 128.00 MiB.",
     ),
     "vmem-buffer": (
         compiled(call(copy_of_a_few_rows), BIG),
-        "The block of input 0, f32[8192,8192], alone needs 256.00 MiB of VMEM, and the chip has 128.00 MiB.",
+        "The block of input 0, f32[8192,8192], alone needs 256.00 MiB of VMEM, but the chip has only 128.00 MiB.",
     ),
     "vmem-buffer, scratch": (
         compiled(

@@ -56,9 +56,9 @@ FAILURES = {
         raised(lambda: pltpu.TPUCompilerParams),
         "pltpu.TPUCompilerParams is an old name; pltpu.CompilerParams has replaced it.",
     ),
-    "misspelt": (raised(lambda: pl.BlokSpec), "There is no pl.BlokSpec, but there is pl.BlockSpec."),
-    "misspelt, in another module": (raised(lambda: pl.VMEM), "There is no pl.VMEM, but there is pltpu.VMEM."),
-    "misspelt, in jax.numpy": (raised(lambda: jnp.softmax), "There is no jnp.softmax, but there is jax.nn.softmax."),
+    "misspelt": (raised(lambda: pl.BlokSpec), "pl.BlokSpec does not exist, but pl.BlockSpec does."),
+    "misspelt, in another module": (raised(lambda: pl.VMEM), "pl.VMEM does not exist, but pltpu.VMEM does."),
+    "misspelt, in jax.numpy": (raised(lambda: jnp.softmax), "jnp.softmax does not exist, but jax.nn.softmax does."),
     "old-name": (compiled(call(kernel_old_name)), "That name is gone from Pallas"),
 }
 

@@ -52,7 +52,7 @@ def sums_up_rows(indices_ref, x_ref, o_ref):
 
 
 PRESETS = jax.lax.DotAlgorithmPreset
-ONE_PRECISION = "asks for a precision that a TPU kernel does not take"
+ONE_PRECISION = "asks for a precision that a TPU kernel does not support"
 ALGORITHM = jax.lax.DotAlgorithm(jnp.float32, jnp.float32, jnp.float32, 1, 1, 1, False)
 FAILURES = {
     "reshape-size": (
@@ -67,7 +67,7 @@ FAILURES = {
     "precision, another": (multiplied(precision=PRESETS.F32_F32_F32), "a jax.lax.DotAlgorithmPreset, or its name."),
     "precision, by its name": (multiplied(precision="TF32_TF32_F32"), "a jax.lax.DotAlgorithmPreset, or its name."),
     "precision, by default": (taking_by_default("BF16_BF16_F32_X3"), "a jax.lax.DotAlgorithmPreset, or its name."),
-    "precision, one for each side": (multiplied(precision=("high", "default")), "does not take (line "),
+    "precision, one for each side": (multiplied(precision=("high", "default")), "does not support (line "),
     "precision, an algorithm": (multiplied(precision=ALGORITHM), "a jax.lax.DotAlgorithm."),
     "precision-of-narrow": (
         multiplied(jnp.bfloat16, precision="highest"),

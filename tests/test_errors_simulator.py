@@ -90,7 +90,7 @@ FAILURES = {
         simulated(parallel_race, num_cores_or_threads=2, detect_races=True),
         "Two cores accessed the same memory",
     ),
-    "stuck": (ended_by_the_watchdog, "the kernel waits for a signal that never comes"),
+    "stuck": (ended_by_the_watchdog, "it waits for a signal that never comes"),
     "interpreter-bug": (interpreted_plainly, "JAX's plain interpreter cannot run this kernel"),
     "cpu-lacks-it": (
         simulated(lambda x: turned(x, x[:128]), Shape((256, 128), jnp.bfloat16), num_cores_or_threads=2),

@@ -136,7 +136,7 @@ ADVICE = {
     "alignment, of bytes": "add an axis, (64, 1, 128)",
     "alignment, of lanes": "pltpu.roll(value, 512 - start, axis)",
     "alignment, of a number in VMEM": "belongs in SMEM",
-    "part-of-a-row": "cut the lanes out of that value",
+    "part-of-a-row": "slice the lanes out of that value",
 }
 
 

@@ -63,7 +63,7 @@ FAILURES = {
         compiled(lambda x: jnp.bincount(jnp.int32(x[:, 0]))),
         "the result of jnp.bincount depends on values",
     ),
-    "length-of-a-result, of places": (compiled(lambda x: jnp.nonzero(x[0])[0]), "what jnp.nonzero returns depends"),
+    "length-of-a-result, of places": (compiled(lambda x: jnp.nonzero(x[0])[0]), "the result of jnp.nonzero depends"),
     "truth-of-an-array": (
         compiled(call(computing(lambda x: x if np.arange(3) > 1 and x is not None else x))),
         "An array of several elements is used where Python needs one truth value",
@@ -79,7 +79,7 @@ FAILURES = {
         compiled(call(kernel_slices_a_value_to_a_value, (8, 512), (32,), ROWS_OF_8[1])),
         "takes a slice [a:b] with an end that is known only when it runs",
     ),
-    "leaked": (simulated(keeps_a_value), "float32[256,512], was kept"),
+    "leaked": (simulated(keeps_a_value), "float32[256,512], was stored"),
     "for-range": (compiled(call(kernel_loops_to_a_value, (8, 512), (32,), ROWS_OF_8[1])), "as a Python integer"),
     "dynamic-size": (compiled(call(kernel_slice_of_traced_size)), "a slice whose size is known only when it runs"),
     "boolean-index": (compiled(call(computing(lambda x: x[x > 0]))), "picks elements with an array of booleans"),
