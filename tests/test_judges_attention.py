@@ -227,7 +227,7 @@ def test_a_length_is_told_from_a_diagonal():
     counts = np.broadcast_to(np.arange(40) < 21, (3, 40))
     means = [means for means, *_ in mask_slips._masks(counts, {16})]
     assert any("left out if it is not full" in one for one in means)
-    assert not any("own place" in one for one in means)
+    assert not any("own position" in one for one in means)
 
 
 def attention_with(backward):

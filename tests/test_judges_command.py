@@ -110,7 +110,7 @@ def test_a_budget_is_asked_last(asked):
         (("none", "f32[2]"), "has no function 'none'"),
         (("double", "f32[16,128]", "--chip", "h100"), "Choose one of: v4"),
         (("double", "f32[16,128]", "--budget", "cykles=3"), "'cykles' is not a limit"),
-        (("double", "f32[16,128]", "--budget", "cycles=many"), "'many' is no number"),
+        (("double", "f32[16,128]", "--budget", "cycles=many"), "'many' is not a number"),
         (("double", "f32[2]", "--arguments", ":tree"), "not both"),
         (("double", "--arguments", ":failing"), "does not run: TypeError"),
         (("double", "--arguments", ":listed"), "must return the arguments in a tuple; it returned int"),

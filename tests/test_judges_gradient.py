@@ -167,7 +167,7 @@ SLIPS = {
     ),
     "two cotangents": (
         slipping(change=lambda dx, dw, db: (dx, dw)),
-        "returns 2 cotangents, and there are 3 arguments",
+        "returns 2 cotangents, but there are 3 arguments",
         {},
     ),
     "a wrong shape": (

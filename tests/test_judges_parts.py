@@ -393,7 +393,7 @@ def test_predicted_time_spills_and_slots():
     assert "times as long as the reference, which XLA compiles; the budget is 1.5 times" in said.message
     assert budget(LARGE, times_reference=3).passed
     assert budget(LARGE, spills=100_000).passed and budget(LARGE, slots={"MXU": 0.001}).passed
-    assert "of the slots of MXU are filled; 99% are asked for" in budget(LARGE, slots={"MXU": 0.99}).message
+    assert "of the slots of MXU are filled; at least 99% are required" in budget(LARGE, slots={"MXU": 0.99}).message
     with pytest.raises(ValueError, match="there is no such unit. The units are:.*MXU"):
         budget(LARGE, slots={"FPU": 0.5})
 

@@ -390,7 +390,7 @@ def gathered(x, ids):
     )(ids, x)
 
 
-# %% answer="05.9" name="needs as many rows as buffers" judge="simulator" says="waited for|never end|reaches outside|under way"
+# %% answer="05.9" name="needs as many rows as buffers" judge="simulator" says="waited for|never end|out of bounds|under way"
 def gathered(x, ids):
     count, ring = ids.shape[0], 4
 

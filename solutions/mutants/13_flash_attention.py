@@ -46,7 +46,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        o_ref[...] = acc_ref[...]
 
 
-# %% answer="13.2" name="begins anew at every block" judge="numbers" says="last block of keys|anew"
+# %% answer="13.2" name="begins anew at every block" judge="numbers" says="last block of keys|starts over"
 # -    @pl.when(j == 0)
 # -    def begin():
 # -        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)

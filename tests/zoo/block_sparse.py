@@ -111,7 +111,7 @@ BUGS = tuple(
             partial(sparse_dense, panel=lambda t, rows, cols: rows[t]),
             SORTED,
             "numbers",
-            r"needs block \(2, 0\) of b_ref; none of the 2 steps .* they read \(0, 0\)\.",
+            r"needs block \(2, 0\) of b_ref, but the 2 steps .* they read \(0, 0\)\.",
         ),
         (
             "the number of the block for its column",

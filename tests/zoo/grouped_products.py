@@ -177,7 +177,7 @@ BUGS = tuple(
             partial(grouped, matrix=lambda v, group, tile: jnp.minimum(tile[v], 2)),
             grouped_in_jax,
             (X, W, *LISTS),
-            r"needs block \(0, 0, 0\) of w_ref; none of the 2 steps",
+            r"needs block \(0, 0, 0\) of w_ref, but the 2 steps",
         ),
         (
             "sum goes on to the next group",
