@@ -113,7 +113,7 @@ def said_of(blocks, **how):
 def test_a_lost_sum_is_told_with_what_the_step_finds_instead():
     said = said_of(3)
     assert "(0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it at step (1, 0): the" in said
-    assert "the running sum is gone. Its buffer holds what step (0, 1) left of block (1, 0)." in said
+    assert "the running sum is gone. The buffer now holds what step (0, 1) left of block (1, 0)." in said
 
 
 def test_a_sum_that_is_kept_by_luck_is_refused_and_called_so():
@@ -150,7 +150,7 @@ def test_where_an_operation_follows_the_output_may_lie_in_vmem(behind):
 @pytest.mark.parametrize(
     "blocks, collects, says",
     [
-        (3, True, "the running sum is gone: its buffer holds what step (0, 1) left of block (1, 0). If XLA keeps"),
+        (3, True, "the running sum is gone: the buffer now holds what step (0, 1) left of block (1, 0). If XLA keeps"),
         (3, False, "If o_ref lies in HBM, it finds what step (0, 1) left of block (1, 0). If XLA keeps all of it in"),
         (2, True, "the block happens to get the buffer that it left, which still holds its values. If XLA"),
     ],
@@ -171,7 +171,9 @@ def test_the_judge_refuses_it_wherever_it_lies():
 
 
 def test_with_one_buffer_two_blocks_are_too_many():
-    assert "the running sum is gone. Its buffer holds what step (0, 1) left of block (1, 0)." in said_of(2, buffers=1)
+    assert "the running sum is gone. The buffer now holds what step (0, 1) left of block (1, 0)." in said_of(
+        2, buffers=1
+    )
 
 
 def test_one_visit_of_each_block_is_no_return():

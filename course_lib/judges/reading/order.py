@@ -70,7 +70,7 @@ def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return
     if not again.kept:
         left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
         if collects:
-            return f": the running sum is gone. Its buffer holds {left}"
+            return f": the running sum is gone. The buffer now holds {left}"
         return f". It is not fetched again: whatever the kernel does not write at this visit is {left}"
     if not collects:
         return (
@@ -89,7 +89,7 @@ def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Re
     if again.kept:
         in_hbm = "the block happens to get the buffer that it left, which still holds its values"
     elif _collects(call, output):
-        in_hbm = f"the running sum is gone: its buffer holds {left}"
+        in_hbm = f"the running sum is gone: the buffer now holds {left}"
     else:
         in_hbm = f"it finds {left}"
     return (

@@ -268,8 +268,8 @@ def _set_once(call: grid.Call, read: memory.Read) -> Complaint:
         f"{read.ref} is initialized only once for the whole grid, at step {firsts[0]}. At step "
         f"{call.step(read.step)}, where a new output block begins, {read.ref} still holds what step "
         f"{call.step(read.left_by)} left there.",
-        f"initialize {read.ref} at the first step of every output block, where the reduction index is 0: "
-        f"{', '.join(map(str, firsts[:3]))}{more}.",
+        f"initialize {read.ref} at the first step of every output block, {', '.join(map(str, firsts[:3]))}{more}, "
+        "where the reduction index is 0.",
     )
 
 

@@ -106,7 +106,7 @@ def _nearly_right(found: Finding) -> tuple[str, float] | None:
     if ((exact == 0) & (found.want.bound == 0))[found.wrong].any():  # no rounding makes something of nothing
         return None
     return (
-        f"The whole output is nearly right: it is off by up to {_share(error)}, and {_share(allowed)} is allowed.",
+        f"The whole output is nearly right: it is off by up to {_share(error)}, but only {_share(allowed)} is allowed.",
         error,
     )
 
