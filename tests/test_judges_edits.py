@@ -146,7 +146,7 @@ NORMAL = jax.random.normal(jax.random.key(3), (32, 128))
 ELEMENTWISE = {
     "x is squared, but should be doubled": (lambda x: x * x, lambda x: 2 * x),
     "the absolute value of x is used instead of its square": (jnp.abs, lambda x: x * x),
-    "this is sin(x) to the power of 2, and `sin` should be taken 2 times": (
+    "this is sin(x) to the power of 2, but `sin` should be applied 2 times": (
         lambda x: jnp.sin(x) ** 2,
         lambda x: jnp.sin(jnp.sin(x)),
     ),
@@ -226,8 +226,8 @@ def test_blocks_that_are_put_together_in_another_way(of_block, put_together, of_
 
 
 PARTS = {
-    "the first number of w is used for all of them": lambda x, w: x * w[:, :1],
-    "the first number of w of each block of 128 is used": lambda x, w: x * jnp.repeat(w[:, ::128], 128, axis=1),
+    "the first value of w is used for all of them": lambda x, w: x * w[:, :1],
+    "the first value of w of each block of 128 is used": lambda x, w: x * jnp.repeat(w[:, ::128], 128, axis=1),
     "the first block of 128 along axis 1 of x is used in place of every other block": lambda x, w: (
         jnp.concatenate([x[:, :128]] * 2, axis=1) * w
     ),

@@ -86,10 +86,13 @@ def once(kernel):
 
 LEDGER = {
     "right": (copied_in_turns(), None),
-    "no wait in turn 2": (copied_in_turns(wait=lambda turn: turn != 2), r"reads buf\[0\] before the copy of x_hbm"),
+    "no wait in turn 2": (
+        copied_in_turns(wait=lambda turn: turn != 2),
+        r"reads buf\[0\] before it has waited for the copy of x_hbm",
+    ),
     "past the end": (
         copied_in_turns(start=lambda turn: turn >= 0),
-        r"reaches outside: x_hbm\[32:40\], and x_hbm has 32",
+        r"is out of bounds: x_hbm\[32:40\], but x_hbm has 32",
     ),
     "never started": (
         copied_in_turns(start=lambda turn: turn != 1),
@@ -272,7 +275,8 @@ def test_the_order_of_a_grid():
         "Output block (0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it"
     )
     assert said.next == (
-        "o_ref stays the same along axis 0 of the grid, but another axis changes it in between: put axis 0 last."
+        "the block of o_ref stays the same along axis 0 of the grid, but another axis changes it in between: "
+        "put axis 0 last."
     )
 
 
@@ -335,7 +339,7 @@ def test_a_second_visit_is_refused_whoever_writes(writes):
 
 def test_every_axis_that_comes_too_early_is_named():
     early = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 2, 3), moves=2), jnp.ones((16, 128))))
-    assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 behind" in early.next
+    assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 after" in early.next
     between = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 3), moves=1), jnp.ones((16, 128))))
     assert between.next.endswith("axis 1 changes it in between: put axis 0 after that one, and leave axis 2 last.")
     assert order.revisit(grid.walk(double_where_asked(lambda: True, moves=0), jnp.ones((16, 128)))) is None

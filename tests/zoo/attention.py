@@ -141,7 +141,7 @@ BUGS = tuple(
             "rescaled in another base",
             partial(flash, of_sum=rescaled_in_base_2, of_values=rescaled_in_base_2),
             ONE_HEAD,
-            r"l and acc hold is multiplied by 2 \*\* \(m_old - m_new\), and the exponentials are exp\(s - m\)",
+            r"l and acc are multiplied by 2 \*\* \(m_old - m_new\), but the exponentials are exp\(s - m\)",
         ),
         ("maximum never stored", partial(flash, carried=False), ONE_HEAD, r"running maximum m is never stored"),
         (

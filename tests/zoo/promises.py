@@ -58,7 +58,7 @@ BUGS = (
         reference=lambda x: x[np.arange(4)[:, None] * 12 + np.arange(8)].reshape(32, -1),
         args=(X,),
         caught_by="simulator",
-        says=r"(?s)promise that the compiler trusts\. At step \(1,\) start is 12, .* begin at 8\.",
+        says=r"(?s)promise that the compiler trusts\. At step \(1,\) start is 12, .* begin at 8 instead",
     ),
     Bug(
         kind="promises",
