@@ -37,22 +37,25 @@ def wrong_terms(found: Finding) -> Complaint | None:
 
 
 def nan_let_in(found: Finding) -> Complaint | None:
-    """Report NaN in an argument that must not count but does: with another number in its place, all is right."""
+    """Report NaN or inf in an argument that must not count but does: with 0 in their place, all is right."""
     if found.run is None or np.isfinite(float(found.got[found.first])) or np.isnan(found.want.value[found.first]):
         return None
     for place, leaf in enumerate(jax.tree.leaves(found.args)):
-        if not jnp.issubdtype(leaf.dtype, jnp.floating) or not jnp.isnan(leaf).any():
+        if not jnp.issubdtype(leaf.dtype, jnp.floating) or jnp.isfinite(leaf).all():
             continue
         leaves, tree = jax.tree.flatten(found.args)
-        leaves[place] = jnp.where(jnp.isnan(leaf), 0, leaf)
+        leaves[place] = jnp.where(jnp.isfinite(leaf), leaf, 0)
         outputs = found.run(jax.tree.unflatten(tree, leaves))
         if not right(outputs[found.number], found.want)[found.wrong].all():
             continue
-        at = ", ".join(map(str, np.argwhere(np.isnan(np.asarray(leaf)))[0].tolist()))
+        values = np.asarray(leaf, np.float32)
+        place_of = [*np.argwhere(np.isnan(values)), *np.argwhere(np.isinf(values))][0].tolist()
+        at, value = ", ".join(map(str, place_of)), "NaN" if np.isnan(values).any() else "inf"
+        it = f"{argument_name(found, place)}[{at}]"
         return Complaint(
-            f"{argument_name(found, place)}[{at}] is NaN and must not count; with 0 in its place the result is right.",
+            f"{it} is {value} and must not count; with 0 in its place the result is right.",
             "values that must not count have to be replaced, by jnp.where, before they are multiplied: a weight of 0 "
-            "does not remove NaN, because 0 * NaN is NaN.",
+            f"does not remove {value}, because 0 * {value} is NaN.",
         )
     return None
 
