@@ -225,16 +225,16 @@ ADD = with_kernel(right_kernel)
     "id, answer, what, next",
     [
         ("01.1", right_kernel, "right_kernel is a kernel: it takes refs (x_ref", 'checks.check("01.1", add_vectors)'),
-        ("01.1", np.ones(8), "What you handed to check is an array", "add_vectors is a function that you define"),
+        ("01.1", np.ones(8), "What you passed to check is an array", "add_vectors is a function that you define"),
         ("01.1", "add_vectors", "is text: 'add_vectors'", "without quotes"),
-        ("01.2", 7, "is the number 7, and no function", "add_any is a function that you define"),
-        ("01.2", by_keyword, "by_keyword takes x, y by keyword only", "take the * out"),
+        ("01.2", 7, "is the number 7, not a function", "add_any is a function that you define"),
+        ("01.2", by_keyword, "by_keyword takes x, y by keyword only", "remove the *"),
     ],
 )
 def test_what_is_not_a_function_of_arrays_is_named(id, answer, what, next):
     said = checks.check(id, answer)
     assert (said.outcome, said.judge) == ("not yet", "exercise")
-    assert str(said).startswith(f"{id} not yet: that is not what is judged.")
+    assert str(said).startswith(f"{id} not yet: the check cannot judge that.")
     assert what in said.message and next in said.next
 
 
@@ -317,7 +317,7 @@ def test_an_interrupted_check_says_one_sentence_and_records_nothing(monkeypatch,
     said = checks.check("01.2", interrupted)
     assert shown == ["01.2 interrupted; nothing is recorded. Is there a loop that never ends?"]
     assert not said.passed and record.entry("01.2") == record.Entry()
-    assert checks.report("01.2") is None and "There is one once an answer" in capsys.readouterr().out
+    assert checks.report("01.2") is None and "There is one after an answer" in capsys.readouterr().out
 
 
 def test_an_empty_advice_leaves_no_gap():
@@ -404,7 +404,7 @@ def test_the_solution_wants_an_attempt_first(capsys):
 @needs_libtpu
 def test_the_report_of_the_last_answer(capsys):
     assert checks.report("01.1") is None
-    assert "01.1: no report. There is one once an answer" in capsys.readouterr().out
+    assert "01.1: no report. There is one after an answer" in capsys.readouterr().out
     checks.check("01.1", with_kernel(right_kernel))
     report = checks.report("01.1")
     assert report.ok and report.cycles > 0
@@ -416,7 +416,7 @@ def test_the_report_of_the_last_answer(capsys):
     checks.check("01.8", "none")
     capsys.readouterr()
     assert checks.report("01.8") is None
-    assert capsys.readouterr().out == "01.8: no report. No compiler is asked in this exercise.\n"
+    assert capsys.readouterr().out == "01.8: no report. This exercise does not use the compiler.\n"
 
 
 @needs_libtpu
@@ -520,7 +520,7 @@ def test_doctor_says_what_a_gpu_runs(said, tmp_path, monkeypatch, capsys):
     checks.doctor()
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("GPU "))
     assert re.search(GPUS[said], line)
-    assert line.endswith("; but this JAX is for the CPU and the TPU alone") != machine._jax_knows_gpus()
+    assert line.endswith("; but this JAX supports only the CPU and the TPU") != machine._jax_knows_gpus()
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo 'NVIDIA-SMI has failed'", "echo 'Tesla K80, [N/A]'"])

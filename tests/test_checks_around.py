@@ -32,7 +32,7 @@ def doubled_behind_the_kernel(x, y):
 def test_arithmetic_around_a_kernel_is_refused_by_the_exercise():
     said = outcome_of(doubled_behind_the_kernel)
     assert (said.outcome, said.judge) == ("not yet", "exercise")
-    assert said.message == "Part of the arithmetic stands outside the kernel: mul."
+    assert said.message == "Part of the arithmetic is outside the kernel: mul."
 
 
 def test_an_exercise_may_allow_it():

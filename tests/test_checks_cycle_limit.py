@@ -23,7 +23,7 @@ def test_at_the_limit_nothing_is_said(monkeypatch):
     [
         (
             {"cycles": 501},
-            "For 8 rows it takes 501 cycles, predicted (compiler), and 500 are asked for. All",
+            "For 8 rows, it takes 501 cycles, predicted (compiler); the limit is 500. All",
             "wait less.",
         ),
         (
@@ -31,7 +31,7 @@ def test_at_the_limit_nothing_is_said(monkeypatch):
             "the compiler's simulator gives none. no cycles: a reason.",
             "once more.",
         ),
-        ({"ok": False, "error": "too large"}, "For 8 rows the compiler refuses it: too large", "VMEM"),
+        ({"ok": False, "error": "too large"}, "For 8 rows, the compiler refuses it: too large", "VMEM"),
     ],
 )
 def test_what_does_not_meet_it_is_told_why(monkeypatch, report, what, next_):

@@ -95,9 +95,9 @@ def test_above_par_is_not_yet_and_says_where_the_bytes_go(agreed):
     said = golf.result(task(par=2 * ONCE - 1), half_by_half)
     assert (said.outcome, said.judge, said.score) == ("not yet", "exercise", 2 * ONCE)
     assert on_a_screen(said) == (
-        "01.99 not yet: the judges agree, and it is above par.\n"
-        "It moves 65,536 bytes between HBM and the chip; par is 65,535, ours 32,868. Every array once\n"
-        "would be 32,768. x_ref is fetched 4 times: 32 KiB, 2 times the whole array.\n"
+        "01.99 not yet: the judges agree, but the score is above par.\n"
+        "It moves 65,536 bytes between HBM and the chip; par is 65,535, ours 32,868. Moving every array\n"
+        "once would take 32,768. x_ref is fetched 4 times: 32 KiB, 2 times the whole array.\n"
         "Next: a block is copied again whenever its index changes from one step to the next: choose the\n"
         "order of the grid, or larger blocks if you may, so that x_ref stays in VMEM."
     )
@@ -131,19 +131,19 @@ def test_what_stands_outside_the_kernels_counts(around, moved):
 
 def test_most_of_it_may_stand_outside(agreed):
     said = golf.result(task(), lambda x: double(jnp.concatenate([x, x]))[:16])
-    assert "Outside the kernels concatenate moves 65,536 of them." in said.message and "index map" in said.next
+    assert "Outside the kernels, concatenate moves 65,536 of them." in said.message and "index map" in said.next
 
 
 def test_several_kernels_are_told_of_what_lies_between(agreed):
     said = golf.result(task(), lambda x: double(double(x)))
-    assert "There are 2 kernels: what one leaves for the next is written to HBM" in said.message
+    assert "There are 2 kernels: what one passes to the next is written to HBM" in said.message
 
 
 def test_bytes_that_nobody_sees_are_no_score(agreed):
     """Refs in HBM, read as if they were in VMEM: a compiler refuses that, and not every machine has one."""
     said = golf.result(task(), in_hbm)
     assert (said.outcome, said.score) == ("not yet", None)
-    assert "0 bytes are counted, and every array once is 32,768" in said.message
+    assert "The count is 0 bytes, but moving every array once takes 32,768" in said.message
 
 
 def test_bytes_that_depend_on_data_are_no_score(agreed):
@@ -183,12 +183,12 @@ def test_cycles_above_par_say_where_they_go(agreed):
 @pytest.mark.parametrize(
     "most, steps, says",
     [
-        ("DMA wait", 1, "what if there are two"),
+        ("DMA wait", 1, "try two steps"),
         ("DMA wait", 8, "each of 8 steps waits for its copies' latency, however small its block: try fewer steps"),
-        ("DMA wait", 2, "which of these can be less"),
-        ("DMA wait", None, "which of these can be less"),  # nobody knows: several kernels, or copies by hand
-        ("XLU", 8, "the core waits for the XLU's answers: try more rows"),
-        ("issue", 1, "which of these can be less"),
+        ("DMA wait", 2, "reduce the largest of these"),
+        ("DMA wait", None, "reduce the largest of these"),  # nobody knows: several kernels, or copies by hand
+        ("XLU", 8, "the core waits for the XLU's results: try more rows"),
+        ("issue", 1, "reduce the largest of these"),
     ],
 )
 def test_what_helps_against_the_largest_part_of_the_cycles(agreed, monkeypatch, most, steps, says):
@@ -244,13 +244,13 @@ def test_cycles_are_never_fewer_than_the_bytes_need(agreed, monkeypatch, cycles,
     scored = dataclasses.replace(scored, golf=dataclasses.replace(scored.golf, par=10_000))
     said = golf.result(scored, double)
     assert said.score == score
-    assert ("nothing is left to win: HBM binds" in str(said)) is (score == ONCE_AT_1024)
+    assert ("nothing is left to gain: HBM binds" in str(said)) is (score == ONCE_AT_1024)
 
 
 def test_what_the_compiler_refuses_at_that_size_is_no_score(agreed, monkeypatch):
     scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), ok=False))
     said = golf.result(scored, double)
-    assert (said.outcome, said.score) == ("not yet", None) and "the compiler refuses it" in said.message
+    assert (said.outcome, said.score) == ("not yet", None) and "The compiler refuses it" in said.message
 
 
 STOPPED = "the compiler gave no answer within 20 s and was stopped"
@@ -267,8 +267,11 @@ STOPPED = "the compiler gave no answer within 20 s and was stopped"
 def test_what_compiles_too_long_has_too_long_a_step(agreed, monkeypatch, fields):
     scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), **fields))
     said = golf.result(scored, double)
-    assert "It compiled too long: its step is too long a program." in said.message and "20 s" in said.message
-    assert said.next.startswith("smaller blocks.") and "refuses" not in str(said)
+    assert (
+        "It took too long to compile, because one step is too long a program." in said.message
+        and "20 s" in said.message
+    )
+    assert said.next.startswith("make the blocks smaller.") and "refuses" not in str(said)
 
 
 @pytest.mark.parametrize("cycles, passes", [(4311, False), (4312, True)])
@@ -376,7 +379,7 @@ def test_a_score_is_announced(capsys):
     golf.announce("01.11", lambda x, ys: double(ys))  # no judge is asked: the check has done that
     golf.announce("01.11", 7)
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("01.11 score: none. 131,072 bytes are counted") and second.startswith("01.11 score: none.")
+    assert first.startswith("01.11 score: none. The count is 131,072 bytes") and second.startswith("01.11 score: none.")
 
 
 # What is kept

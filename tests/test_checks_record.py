@@ -177,8 +177,8 @@ def test_a_broken_file_is_set_aside_with_one_line(file, capsys, text):
     checks.check("01.8", "none")
     out = capsys.readouterr().out.splitlines()
     assert out == [
-        "course_progress.json could not be understood. It is now called course_progress.broken.json, and your progress "
-        "starts anew.",
+        "course_progress.json could not be read. It is now called course_progress.broken.json, and your progress "
+        "starts again.",
         "01.8 passed: the output's index never changes, so its block stays in VMEM.",
     ]
     assert written(file)["01.8"]["outcome"] == "passed"
@@ -188,7 +188,7 @@ def test_a_broken_file_is_set_aside_with_one_line(file, capsys, text):
 def test_what_is_not_utf_8_is_broken_too(file, capsys):
     file.write_bytes(b'{"format": 1, "exercises": {"\xff": {}}}')
     assert record.entries() == {}
-    assert "could not be understood" in capsys.readouterr().out
+    assert "could not be read" in capsys.readouterr().out
 
 
 def test_what_a_later_version_adds_does_no_harm(file):
@@ -262,7 +262,7 @@ def test_the_panel_of_a_beginner(file):
     text = str(checks.progress())
     assert text.startswith(f"0 of {TASKS} exercises passed, 0 of {POINTS} points.\n\n01  Hello, kernel")
     assert text.count("not attempted") == TASKS
-    assert text.endswith("\n\nKept in course_progress.json; delete the file to begin anew.")
+    assert text.endswith("\n\nKept in course_progress.json; delete the file to start again.")
 
 
 def test_the_panel_of_a_learner(file):

@@ -239,7 +239,7 @@ def test_each_known_slip_with_a_formula_gets_its_own_sentence(task, formula):
 def test_each_wrong_choice_has_its_own_sentence_and_none_gives_the_right_one_away(task, question):
     for option, sentence in question.wrong.items():
         said = choose.result(asking(question), option)
-        assert said.headline == f'"{option}" is not the one.' and said.message == sentence
+        assert said.headline == f'"{option}" is not right.' and said.message == sentence
         assert question.right not in f"{said.message} {said.next}".split()
     assert len(set(question.wrong.values())) == len(question.wrong)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 _NEEDED = ("numbers", "simulator", "races")  # judges that run everywhere: no answer passes without them
-_ELSE = "write that part in another way: an answer passes only if each of its judges can run it."
+_ELSE = "write that part in another way: an answer passes only if every judge of the exercise can run it."
 MAX_STEPS = 256  # the simulator needs seconds for a longer grid, so the compiler goes first
 MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator performs one by one
 
@@ -173,7 +173,7 @@ def _price_of_steps(task: Exercise, trial: judges.Trial, limit: judges.Budget) -
     if fitted is None or not steps:
         return ""
     each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
-    return f" Grid steps: {steps:,}. With two buffers one that copies costs at least {each}: {whole} in all."
+    return f" Grid steps: {steps:,}. With two buffers, a step that copies costs at least {each}: {whole} in all."
 
 
 def _shapes(case: tuple) -> str:

@@ -66,25 +66,25 @@ def assess(id: str, answer: str) -> None:
     """
     if exercise(id).kind != "explain":
         explained = ", ".join(task.id for task in exercises().values() if task.kind == "explain")
-        raise ValueError(f"{id} is judged by check; yours to judge: {explained}.")
+        raise ValueError(f"{id} is judged by check; you judge only: {explained}.")
     word = answer.strip().lower() if isinstance(answer, str) else answer
     if word not in ASSESSMENTS:
-        said = f'{id}: you say {answer!r:.60}, which is none of the three: say "yes", "partly" or "no".'
-        print(text.folded(f"{said} Nothing is noted."))
+        said = f'{id}: {answer!r:.60} is not one of the three answers: say "yes", "partly" or "no".'
+        print(text.folded(f"{said} Nothing is recorded."))
         return
     record.assessed(id, word)
-    print(f'{id}: you say "{word}". Its check takes it from here.')
+    print(f'{id}: recorded as "{word}". Run its check again.')
 
 
 def report(id: str) -> compiler.Report | None:
     """Return the compiler's report on the last answer checked for exercise ``id``; if there is none, print why."""
     task, last = exercise(id), _last.get(id)
     if last is None or last.outcome == NOT_ATTEMPTED:
-        why = "There is one once an answer of yours has been checked in this kernel."
+        why = "There is one after an answer of yours has been checked in this kernel."
     elif last.report is not None:
         return last.report
     elif "compiler" not in task.judges or task.kind in ASKS:
-        why = "No compiler is asked in this exercise."
+        why = "This exercise does not use the compiler."
     elif last.passed:
         why = "The compiler is not on this machine; checks.doctor() says why."
     else:

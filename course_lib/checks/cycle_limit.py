@@ -19,15 +19,15 @@ def exceeded(
     except compiler.Unavailable:
         return None
     if not report.ok:
-        return f"{sizes} the compiler refuses it: {report.error}", "mind the VMEM that large arrays take."
+        return f"{sizes}, the compiler refuses it: {report.error}", "reduce the VMEM that it needs for large arrays."
     if report.cycles is None:
         why = " ".join(report.notes)
         return (
-            f"{sizes} at most {most:,} cycles are asked for, and the compiler's simulator gives none. {why}".rstrip(),
-            "write it in another way. Is the machine busy with other things? Then check once more.",
+            f"{sizes}, the limit is {most:,} cycles, but the compiler's simulator gives none. {why}".rstrip(),
+            "write it in another way. If the machine is busy with other things, check once more.",
         )
     if report.cycles <= most:
         return None
     where, next_ = advice(report)
-    what = f"{sizes} it takes {report.cycles:,} cycles, predicted (compiler), and {most:,} are asked for."
+    what = f"{sizes}, it takes {report.cycles:,} cycles, predicted (compiler); the limit is {most:,}."
     return f"{what} {where}", next_

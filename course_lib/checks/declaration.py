@@ -31,11 +31,11 @@ def _common(task: Exercise) -> str:
         return f"title {task.title!r} and defines {task.defines!r} are a heading and a Python name."
     for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes", "probes", "slips"):
         if not isinstance(getattr(task, name), tuple):
-            return f"{name} is {getattr(task, name)!r:.60}; it is a tuple: one item wants a comma, (item,)."
+            return f"{name} is {getattr(task, name)!r:.60}; it is a tuple: a single item needs a comma, (item,)."
     if len(task.hints) < MIN_HINTS or not all(isinstance(h, str) and h for h in task.hints):
-        return f"hints has {len(task.hints)} texts; {MIN_HINTS} or more are asked, from a nudge to nearly everything."
+        return f"hints has {len(task.hints)} texts; {MIN_HINTS} or more are needed, from a nudge to nearly everything."
     if (task.points == 0) != (task.kind == "explain") or task.points < 0:
-        return f"points is {task.points}: an explanation is worth 0, for nobody judges it; all else 1 or more."
+        return f"points is {task.points}: an explanation is worth 0, because nobody judges it; all else 1 or more."
     return ""
 
 
@@ -101,13 +101,13 @@ def _typed(task: Exercise) -> str:
         return str(error)
     names = {dim for i in wanted for dim in i.dims if not dim.isdigit()}
     if len({i.name for i in wanted}) < len(wanted) or not wanted:
-        return f"inputs {task.inputs!r} need names, all different."
+        return f"inputs {task.inputs!r} need different names."
     for size in task.sizes:
         if unknown := set(size) - names:
             return f"the size {size} gives {', '.join(sorted(unknown))}, an axis that no input has."
     if len(task.sizes) < MIN_SIZES or not any(map(inputs.is_odd, task.sizes)):
         return (
-            f"sizes has {len(task.sizes)}: {MIN_SIZES} or more are asked, one of them odd (no multiple of 8, or of "
+            f"sizes has {len(task.sizes)}: {MIN_SIZES} or more are needed, one of them odd (no multiple of 8, or of "
             "128). Where a size must divide, make the arguments with cases= and say why."
         )
     if ("T" in {i.dtype for i in wanted}) != bool(task.dtypes):

@@ -42,7 +42,7 @@ def start() -> None:
 def doctor() -> None:
     """Show where we are, the versions, and each judge with its requirements."""
     where = "Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"
-    unused = "" if _jax_knows_gpus() else "; but this JAX is for the CPU and the TPU alone"
+    unused = "" if _jax_knows_gpus() else "; but this JAX supports only the CPU and the TPU"
     rows = [("Where", where, None), ("Device", _device(), None)]
     rows += [("GPU", f"{gpu}{unused}", None) for gpu in dict.fromkeys(chips.attached_gpus())]  # identical ones once
     rows += [("Python", platform.python_version(), None)]
@@ -80,7 +80,7 @@ def jax_problem() -> str | None:
     if low <= version < high:
         return None
     return (
-        f"The course needs JAX from {'.'.join(map(str, low))} up to, not including, {'.'.join(map(str, high))}; "
+        f"The course needs JAX {'.'.join(map(str, low))} or later, but earlier than {'.'.join(map(str, high))}; "
         f"this is {jax.__version__}. In Colab: Runtime, Restart session, and run the first cell again. Elsewhere: "
         "make setup."
     )

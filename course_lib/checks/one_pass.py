@@ -11,8 +11,8 @@ _SAID = (
     "them to bfloat16, and the reference computes in float32."
 )
 _NEXT = (
-    'ask for precision="highest", which takes six passes of the MXU, or do without the product: jnp.sum adds float32 '
-    "as it is."
+    'ask for precision="highest", which takes six passes of the MXU, or avoid the matmul: jnp.sum adds float32 '
+    "values as they are."
 )
 
 

@@ -88,7 +88,7 @@ def _where_kept() -> str:
         return ""
     if not record.on_file():
         return "Kept until this kernel ends."
-    return f"Kept in {record.FILE}; delete the file to begin anew."
+    return f"Kept in {record.FILE}; delete the file to start again."
 
 
 def _as_text(panel: Panel) -> str:

@@ -122,7 +122,7 @@ def unit(text: str, wanted: Unit | None = None) -> Unit:
         )
     if name not in _UNITS:
         prefix = name in _DECIMAL or name in _BINARY
-        what = "is a prefix, and the unit after it is missing" if prefix else "is no unit that this check knows"
+        what = "is a prefix, and the unit after it is missing" if prefix else "is not a unit that this check knows"
         raise NotAQuantity(f"{text!r:.60} {what}.", _offer(wanted))
     measures, factor = _UNITS[name]
     return Unit(text=name, measures=measures, factor=factor)
@@ -159,23 +159,23 @@ def parse(answer: object, wanted: Unit | None = None) -> Quantity:
     if re.search(r"\d\s*(?:[*+/^×·-]+|x)\s*\d", answer):
         raise NotAQuantity(
             f"{answer!r:.60} is a calculation, not a number.",
-            "work it out first, and write the one number that it gives. Powers of ten are written 3e6.",
+            "do the calculation first, and write the result as one number. Write powers of ten as 3e6.",
         )
     match = _NUMBER.fullmatch(answer.strip())
     if match is None or not (match[2] == "" or match[2][0].isalpha() or match[2][0] in "%µμ"):
         raise NotAQuantity(
             f"{answer!r:.60} cannot be read as a number with a unit.",
-            f'write digits, then the unit: "{example(wanted) if wanted else "3 MiB"}". The decimal point is a point, '
-            "powers of ten are written 3e-6, and commas stand only between thousands.",
+            f'write digits, then the unit: "{example(wanted) if wanted else "3 MiB"}". Use a decimal point, '
+            "write powers of ten as 3e-6, and put commas only between thousands.",
         )
     if re.match(r"[+-]?0+,", match[1]):
         raise NotAQuantity(
-            f"{answer!r:.60} begins with a nought and a comma.",
-            "the decimal point is a point: commas stand only between thousands.",
+            f"{answer!r:.60} begins with a zero and a comma.",
+            "use a decimal point: commas only separate thousands.",
         )
     number = float(re.sub("[,_]", "", match[1]))
     if math.isinf(number):
-        raise NotAQuantity(f"{answer!r:.60} is larger than any number here can be.", "look at the power of ten.")
+        raise NotAQuantity(f"{answer!r:.60} is larger than any number here can be.", "check the power of ten.")
     return Quantity(number=number, unit=unit(match[2], wanted))
 
 
@@ -184,13 +184,13 @@ def _number(value: object, wanted: Unit | None) -> float:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         text = f'write text with a number and its unit, as in "{example(wanted) if wanted else "3 MiB"}".'
-        raise NotAQuantity(f"{value!r:.60} is no number.", text if wanted is None or wanted.measures else ALONE)
+        raise NotAQuantity(f"{value!r:.60} is not a number.", text if wanted is None or wanted.measures else ALONE)
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
         number = math.inf
     if not math.isfinite(number):
-        raise NotAQuantity(f"{number} is no number that anything can be.", "look where it comes from.")
+        raise NotAQuantity(f"{number} is not a possible value.", "check where it comes from.")
     return number
 
 

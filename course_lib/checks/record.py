@@ -140,7 +140,7 @@ def _read() -> dict[str, Entry]:
     except (ValueError, RecursionError):
         aside = path().with_suffix(".broken.json")
         os.replace(path(), aside)
-        print(f"{FILE} could not be understood. It is now called {aside.name}, and your progress starts anew.")
+        print(f"{FILE} could not be read. It is now called {aside.name}, and your progress starts again.")
         return {}
 
 

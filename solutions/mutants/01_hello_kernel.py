@@ -45,7 +45,7 @@ def add_kernel(x_ref, y_ref, o_ref):
 # +        o_ref[...] = total.astype(o_ref.dtype)
 
 
-# %% answer="01.2" name="adds outside the kernel" judge="exercise" says="arithmetic stands outside the kernel: add"
+# %% answer="01.2" name="adds outside the kernel" judge="exercise" says="arithmetic is outside the kernel: add"
 def add_any(x, y):
     def kernel(total_ref, o_ref):
         o_ref[...] = total_ref[...]
@@ -199,7 +199,7 @@ moved = "589,824 bytes"
 # %% answer="01.6" name="counts numbers" judge="exercise" says="how many elements move\\. How many bytes does one float32"
 moved = "18432 bytes"
 
-# %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asked is an amount of memory"
+# %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asks for an amount of memory"
 moved = "60 ns"
 
 # %% answer="01.7" name="suspects the bias" judge="exercise" says="(?s)line 7 is not the one.*It is the right one at every step"
@@ -229,18 +229,18 @@ judge = "compiler"
 # %% answer="01.8" name="suspects two cores" judge="exercise" says="Does this kernel declare one\\?"
 judge = "Races"
 
-# %% answer="01.8" name="misspells" judge="exercise" says="(?s)none of the options.*did you mean .simulator.\\?"
+# %% answer="01.8" name="misspells" judge="exercise" says="(?s)not one of the options.*did you mean .simulator.\\?"
 judge = "simulatr"
 
-# %% answer="01.9" name="says next to nothing" judge="exercise" says="4 different words; 12 are asked"
+# %% answer="01.9" name="says next to nothing" judge="exercise" says="4 different words; at least 12 are needed"
 why = "They see different things."
 checks.assess("01.9", "yes")
 
-# %% answer="01.9" name="says one word many times" judge="exercise" says="1 different word; 12 are asked"
+# %% answer="01.9" name="says one word many times" judge="exercise" says="1 different word; at least 12 are needed"
 why = "because " * 20
 checks.assess("01.9", "yes")
 
-# %% answer="01.9" name="does not judge itself" judge="exercise" says="(?s)yours to judge.*Ours: .*then say checks.assess"
+# %% answer="01.9" name="does not judge itself" judge="exercise" says="(?s)you are the judge.*Ours: .*then call checks.assess"
 why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
 so that each of them passes a kernel that the other one refuses."""
 
@@ -249,7 +249,7 @@ why = """The interpreter computes the numbers and the compiler knows which block
 so that each of them passes a kernel that the other one refuses."""
 checks.assess("01.9", "partly")
 
-# %% answer="01.9" name="judges itself in a word of its own" judge="exercise" says="(?s)yours to judge.*Ours: .*then say checks.assess"
+# %% answer="01.9" name="judges itself in a word of its own" judge="exercise" says="(?s)you are the judge.*Ours: .*then call checks.assess"
 why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
 so that each of them passes a kernel that the other one refuses."""
 checks.assess("01.9", "nearly")
@@ -350,7 +350,7 @@ def add_to_each(x, ys):
     )(x, ys)
 
 
-# %% answer="01.11" name="copies x four times before" judge="exercise" says="Outside the kernels tile moves 81,920 of them"
+# %% answer="01.11" name="copies x four times before" judge="exercise" says="Outside the kernels, tile moves 81,920 of them"
 def add_to_each(x, ys):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]

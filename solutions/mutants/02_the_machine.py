@@ -21,7 +21,7 @@ flops_per_byte = {
     "v5e, int8": chips.chip("v5e").bf16_flops / chips.chip("v5e").hbm_bandwidth
 }
 
-# %% answer="02.1" name="leaves one out" judge="exercise" says="5 of 6 are right.*(?s:.*)Still open: v5e, int8"
+# %% answer="02.1" name="leaves one out" judge="exercise" says="5 of 6 are right.*(?s:.*)Not answered yet: v5e, int8"
 flops_per_byte = {
     name: chips.chip(name).bf16_flops / chips.chip(name).hbm_bandwidth
     for name in chips.NAMES
@@ -99,7 +99,7 @@ unit_of = {"x ** 2.5": "VPU"}
 # %% answer="02.5" name="turns the operand round first" judge="exercise" says="Is the transpose an operation of its own"
 unit_of = {"q @ k.T": "XLU"}
 
-# %% answer="02.5" name="says ALU" judge="exercise" says="none of the options"
+# %% answer="02.5" name="says ALU" judge="exercise" says="not one of the options"
 unit_of = {"x * row": "ALU"}
 
 # %% answer="02.6" name="trusts DMA wait alone" judge="exercise" says="which takes longer: its cycles, or its bytes at full speed"
@@ -126,7 +126,11 @@ line = 4
 # %% answer="02.7" name="blames the sum" judge="exercise" says="In which memory is it kept"
 line = 7
 
+<<<<<<< HEAD
 # %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a scalar to VMEM.*which unit writes there"
+=======
+# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the mistake.*does what it should.*The kernel writes a single number to VMEM.*which unit writes there"
+>>>>>>> 825d66e5 (The checks' messages say what is wrong and what to do in plain sentences; tests and mutants quote them)
 line = 12
 
 
@@ -183,7 +187,7 @@ def centre_kernel(x_ref, o_ref):
 # %% answer="02.9" name="says too little" judge="exercise" says="words"
 why = "There are no threads."
 
-# %% answer="02.9" name="does not judge itself" judge="exercise" says="(?s)compare: it is yours.*assess"
+# %% answer="02.9" name="does not judge itself" judge="exercise" says="(?s)you are the judge.*assess"
 # -checks.assess("02.9", "yes")
 
 # %% answer="02.9" name="is no text" judge="exercise" says="text"
@@ -258,7 +262,7 @@ def gated(x):
 # +    o_ref[...] = s * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
 
 
-# %% answer="02.11" name="leaves it in one block" judge="exercise" says="(?s)it is above par.*DMA wait.*what if there are two"
+# %% answer="02.11" name="leaves it in one block" judge="exercise" says="(?s)the score is above par.*DMA wait.*try two steps"
 def gated(x):
     def kernel(x_ref, o_ref):
         half = 0.5 * x_ref[...]
@@ -268,7 +272,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.11" name="makes the blocks too small" judge="exercise" says="(?s)it is above par.*DMA wait.*each of 8 steps waits.*try fewer steps"
+# %% answer="02.11" name="makes the blocks too small" judge="exercise" says="(?s)the score is above par.*DMA wait.*each of 8 steps waits.*try fewer steps"
 def gated(x):
     def kernel(x_ref, o_ref):
         half = 0.5 * x_ref[...]
@@ -282,7 +286,7 @@ def gated(x):
     )(x)
 
 
-# %% answer="02.11" name="keeps the divisions" judge="exercise" says="it is above par"
+# %% answer="02.11" name="keeps the divisions" judge="exercise" says="the score is above par"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]

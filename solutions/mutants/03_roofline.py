@@ -10,10 +10,10 @@ least = "341 ns"
 # %% answer="03.1" name="takes Mi for a million" judge="exercise" says="64 Mi is 64 times 1,048,576"
 least = "0.9366 ms"
 
-# %% answer="03.1" name="says how many bytes" judge="exercise" says="an amount of memory \\(bytes\\); asked is a time"
+# %% answer="03.1" name="says how many bytes" judge="exercise" says="an amount of memory \\(bytes\\); the question asks for a time"
 least = "768 MiB"
 
-# %% answer="03.1" name="rounds too far" judge="exercise" says="(?s)Close, and a little too large.*keep one more digit"
+# %% answer="03.1" name="rounds too far" judge="exercise" says="(?s)Close, but a little too large.*keep one more digit"
 least = "1 ms"
 
 # %% answer="03.1" name="forgets the unit" judge="exercise" says="the unit is missing"
@@ -45,7 +45,7 @@ least = 982
 # +    return moved, flops, flops / moved
 
 
-# %% answer="03.2" name="returns the intensity only" judge="exercise" says="asked for are 3 numbers.*(?s:.*)in this order"
+# %% answer="03.2" name="returns the intensity only" judge="exercise" says="it should return 3 numbers.*(?s:.*)in this order"
 def matmul_cost(m, k, n, itemsize):
     return 2 * m * k * n / ((m * k + k * n + m * n) * itemsize)
 
@@ -59,13 +59,13 @@ crossover = 3366
 # %% answer="03.3" name="stays on the v5e" judge="exercise" says="crossover on a v5e.*(?s:.*)about a v6e"
 crossover = 961
 
-# %% answer="03.3" name="repeats the lesson's" judge="exercise" says="(?s)Two slips.*mend both"
+# %% answer="03.3" name="repeats the lesson's" judge="exercise" says="(?s)Two slips.*fix both"
 crossover = 721
 
 # %% answer="03.3" name="gives the ridge point" judge="exercise" says="At which N does the matmul have that intensity"
 crossover = "561"
 
-# %% answer="03.3" name="gives an intensity" judge="exercise" says="an intensity .FLOPs per byte.; asked is a plain number"
+# %% answer="03.3" name="gives an intensity" judge="exercise" says="an intensity .FLOPs per byte.; the question asks for a plain number"
 crossover = "561 FLOP/B"
 
 # %% answer="03.4" name="has weights of two bytes" judge="exercise" says="right for weights of two bytes"
@@ -77,7 +77,7 @@ batch = 480
 # %% answer="03.4" name="takes 720 from the lesson" judge="exercise" says="crossover of square matmuls"
 batch = 720
 
-# %% answer="03.4" name="takes a layer of 2048" judge="exercise" says="(?s)Two slips: that is a layer of 2048.*mend both"
+# %% answer="03.4" name="takes a layer of 2048" judge="exercise" says="(?s)Two slips: that is a layer of 2048.*fix both"
 batch = 314
 
 # %% answer="03.4" name="counts a multiply-add as one" judge="exercise" says="one byte, and two operations for each row"
@@ -137,7 +137,7 @@ gathers = {"ring": "699 us", "line": "559 us", "small": None}
 # %% answer="03.6" name="forgets the hops" judge="exercise" says="(?s)small: .*each hop costs its time.*Right so far: ring, line"
 gathers = {"ring": "699 us", "line": "1118 us", "small": "68 ns"}
 
-# %% answer="03.6" name="leaves one out" judge="exercise" says="(?s)2 of 3 are right.*Still open: small"
+# %% answer="03.6" name="leaves one out" judge="exercise" says="(?s)2 of 3 are right.*Not answered yet: small"
 gathers = {"ring": "699 us", "line": "1118 us", "small": None}
 
 # %% answer="03.7" name="believes the comment" judge="exercise" says="(?s)A: .stands. is not the one.*On which side of it"
@@ -161,10 +161,10 @@ verdicts = {"D": ("falls", "123 FLOP/B")}
 # %% answer="03.7" name="writes at each step" judge="exercise" says="each of the 8 steps along k wrote its block"
 verdicts = {"E": ("falls", "256 MiB")}
 
-# %% answer="03.7" name="gives no numbers" judge="exercise" says="(?s)A: that is not 2 answers.*between round brackets"
+# %% answer="03.7" name="gives no numbers" judge="exercise" says="(?s)A: this part needs 2 answers.*in parentheses"
 verdicts = {"A": "falls", "B": "falls", "C": "stands", "D": "falls", "E": "falls"}
 
-# %% answer="03.8" name="forgets the steps" judge="exercise" says="(?s)triangle: .*two operations, and steps cost as well.*mend both"
+# %% answer="03.8" name="forgets the steps" judge="exercise" says="(?s)triangle: .*two operations, and steps cost as well.*fix both"
 guesses = {"XLA, 16384": "45 ms", "triangle": "11.2 ms", "decode": None}
 
 # %% answer="03.8" name="has no steps" judge="exercise" says="(?s)triangle: .*What does a step cost that does nothing"
@@ -213,10 +213,10 @@ def choose_blocks(m, k, n):
     return 512
 
 
-# %% answer="03.10" name="says next to nothing" judge="exercise" says="different words; 12 are asked"
+# %% answer="03.10" name="says next to nothing" judge="exercise" says="different words; at least 12 are needed"
 why = "Yes, 3 % is bad."
 
-# %% answer="03.10" name="does not judge itself" judge="exercise" says="(?s)yours to judge.*Ours: .*then say checks.assess"
+# %% answer="03.10" name="does not judge itself" judge="exercise" says="(?s)you are the judge.*Ours: .*then call checks.assess"
 why = """I would work out from FLOPs and bytes how long it has to take on this chip, and look
 whether the time that the profile shows is much longer than that."""
 
@@ -307,7 +307,7 @@ def rms_rows(x):
     )(x)
 
 
-# %% answer="03.12" name="two kernels" judge="exercise" says="above par.*(?s:.)*moves 3,407,872 bytes(?s:.)*2 kernels: what one leaves for the\\s+next"
+# %% answer="03.12" name="two kernels" judge="exercise" says="above par.*(?s:.)*moves 3,407,872 bytes(?s:.)*2 kernels: what one passes to the\\s+next"
 def two_products(x, w, v):
     def first(x_ref, w_ref, o_ref):
         o_ref[...] = jnp.maximum(

@@ -286,7 +286,7 @@ line = "    x_block = pl.BlockSpec((8, columns), lambda i: (i, 0))"
 line = 8
 
 
-# %% answer="04.10" name="too short" judge="exercise" says="5 different words; 12 are asked"
+# %% answer="04.10" name="too short" judge="exercise" says="5 different words; at least 12 are needed"
 why = "To be right, and to be fast."
 
 

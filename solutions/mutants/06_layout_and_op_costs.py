@@ -28,7 +28,7 @@ price_of = {"n % m": "2 to 5"}
 # %% answer="06.2" name="thinks a root is one operation" judge="exercise" says="(?s)sqrt.x.: .*room\\s+for\\s+four.*Is\\s+it\\s+exact"
 price_of = {"sqrt(x)": "1 cycle"}
 
-# %% answer="06.2" name="gives cycles" judge="exercise" says="none of the options"
+# %% answer="06.2" name="gives cycles" judge="exercise" says="not one of the options"
 price_of = {"cos(x)": "37 cycles"}
 
 # %% answer="06.3" name="thinks rows must be aligned" judge="exercise" says="(?s)A: .*directly\\s+follows\\s+the\\s+one\\s+before"
@@ -73,7 +73,7 @@ def energy(x):
 # +    blocks = x.reshape(16, points // 128, 128)
 
 
-# %% answer="06.4" name="sums outside the kernel" judge="exercise" says="Part of the arithmetic stands outside"
+# %% answer="06.4" name="sums outside the kernel" judge="exercise" says="Part of the arithmetic is outside"
 def energy(x):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...] * x_ref[...]

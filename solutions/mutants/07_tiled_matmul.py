@@ -236,7 +236,7 @@ def blocks(m, k, n):
     return min(m, 512), min(k, 2048), min(n, 256 if m < 512 else 512)
 
 
-# %% answer="07.5" name="the four shapes alone" judge="exercise" says="with arguments of its own"
+# %% answer="07.5" name="the four shapes alone" judge="exercise" says="with its own arguments"
 def blocks(m, k, n):
     chosen = {
         (512, 8192, 2048): (512, 1024, 1024),
@@ -392,7 +392,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
 # +        (((1,), (0,)), ((), ())),
 
 
-# %% answer="07.8" name="too short" judge="exercise" says="6 different words; 12 are asked"
+# %% answer="07.8" name="too short" judge="exercise" says="6 different words; at least 12 are needed"
 why = "bn, since x is copied less."
 
 
@@ -543,7 +543,7 @@ def fast(x, y):
     )(x, y)
 
 
-# %% answer="07.10" name="too large for VMEM" judge="exercise" says="For the arrays that are scored the compiler refuses it"
+# %% answer="07.10" name="too large for VMEM" judge="exercise" says="The compiler refuses it for the arrays that are scored"
 def fast(x, y):
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(2) == 0)

@@ -1,7 +1,11 @@
 # Wrong answers to the exercises of lesson 11: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
+<<<<<<< HEAD
 # %% answer="11.1" name="blames the line that shows it" judge="exercise" says="A: .line 10. is not the one(?s:.)*running\\s+mean"
+=======
+# %% answer="11.1" name="blames the line that shows it" judge="exercise" says="A: .line 10. is not right(?s:.)*carried on"
+>>>>>>> 825d66e5 (The checks' messages say what is wrong and what to do in plain sentences; tests and mutants quote them)
 found = {
     "A": ("line 10", "count"),
     "B": ("line 27", "garbage"),
@@ -41,7 +45,7 @@ found = {
     "D": ("line 80", "early"),
 }
 
-# %% answer="11.1" name="one line of four" judge="exercise" says="Still open: B, C, D"
+# %% answer="11.1" name="one line of four" judge="exercise" says="Not answered yet: B, C, D"
 found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 
 

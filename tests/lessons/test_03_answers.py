@@ -19,7 +19,7 @@ from course_lib.lessons.lesson_03 import e09_blocks_too_small as blocks
         ("line", "746 us", "Two slips: "),
         ("small", "8 us", "That is the ring of sixteen"),
         ("small", "3.07 us", "You added the bytes"),
-        ("ring", "720 us", "Close, and a little too large"),
+        ("ring", "720 us", "Close, but a little too large"),
     ],
 )
 def test_slips_with_an_all_gather(name, answer, says):

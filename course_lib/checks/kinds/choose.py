@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 
-_TRY = "check that, on paper or with a cell of your own, before you choose another."
+_TRY = "check that, on paper or in a cell of your own, before you choose another."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Choose:
 
     def __post_init__(self) -> None:
         if len(set(self.options)) < max(2, len(self.options)):
-            raise ValueError(f"options {self.options!r} are not two or more, all different.")
+            raise ValueError(f"options is {self.options!r}; it needs two or more, all different.")
         if self.right not in self.options:
             raise ValueError(f"right {self.right!r} is none of the options {self.options!r}.")
         if set(self.wrong) != set(self.options) - {self.right}:
@@ -51,7 +51,7 @@ def result(task: Exercise, answer: object) -> Result:
     if found is None:
         return not_yet(task.id, *_no_option(answer, chosen or "", asked.options))
     if found != asked.right:
-        return not_yet(task.id, f'"{found}" is not the one.', asked.wrong[found], asked.next)
+        return not_yet(task.id, f'"{found}" is not right.', asked.wrong[found], asked.next)
     return passed(task.id, asked.why)
 
 
@@ -59,12 +59,12 @@ def _no_option(answer: object, chosen: str, options: tuple[str, ...]) -> tuple[s
     """Return (headline, what was chosen, what to try), with a guess at the intended option."""
     named = [option for option in options if re.search(rf"\b{re.escape(option.lower())}\b", chosen)]
     if len(named) > 1:
-        return "that is more than one.", f"You chose {answer!r:.60}.", f"choose one of {_listed(options)}."
+        return "that is more than one option.", f"You chose {answer!r:.60}.", f"choose one of {_listed(options)}."
     alike = [option.lower() for option in options if _digits(option) == _digits(chosen)]  # "line 79" is not "line 75"
     close = difflib.get_close_matches(chosen, alike, n=1)
     meant = (named or [option for option in options if option.lower() in close] or [""])[0]
     ask = f'did you mean "{meant}"? Choose' if meant else "choose"
-    return "that is none of the options.", f"You chose {answer!r:.60}.", f"{ask} one of {_listed(options)}."
+    return "that is not one of the options.", f"You chose {answer!r:.60}.", f"{ask} one of {_listed(options)}."
 
 
 def _digits(words: str) -> str:

@@ -49,7 +49,7 @@ class Compute:
         if not isinstance(self.results, tuple) or not self.results:
             raise ValueError(f"results is {self.results!r:.60}; it is a tuple of Formula, one or more.")
         if len(self.cases) < _MIN_CASES:
-            raise ValueError(f"cases has {len(self.cases)} sets of arguments; {_MIN_CASES} or more are asked.")
+            raise ValueError(f"cases has {len(self.cases)} sets of arguments; {_MIN_CASES} or more are needed.")
         for case in self.cases:
             if len(case) != len(self.takes):
                 raise ValueError(f"the case {case!r:.60} has {len(case)} arguments; takes names {len(self.takes)}.")
@@ -68,7 +68,7 @@ class Compute:
             return [eval(code, names | dict(zip(self.takes, case, strict=True))) for case in self.cases]
         except Exception as error:
             raise ValueError(
-                f"the formula {expression!r} cannot be worked out: {error}. It may use {', '.join(self.takes)}, "
+                f"the formula {expression!r} cannot be evaluated: {error}. It may use {', '.join(self.takes)}, "
                 f"{', '.join(_FUNCTIONS)}."
             ) from None
 
@@ -81,10 +81,10 @@ def result(task: Exercise, answer: object) -> Result:
     if not callable(answer):
         return not_yet(
             task.id,
-            "it is no function.",
-            f"What you handed to check is {described(answer)}.",
-            f"{task.defines} is a function that you define, with def {task.defines}(...): as the cell had it. Hand it "
-            f'over without brackets: checks.check("{task.id}", {task.defines}).',
+            "it is not a function.",
+            f"What you passed to check is {described(answer)}.",
+            f"{task.defines} is a function that you define, with def {task.defines}(...): as in the cell. Pass it "
+            f'without parentheses: checks.check("{task.id}", {task.defines}).',
         )
     returned = []
     for case in asked.cases:
@@ -97,7 +97,7 @@ def result(task: Exercise, answer: object) -> Result:
             )
         value = _listed(value)
         if problem := _unfit(value, asked):
-            return not_yet(task.id, "that is not what is asked.", f"{call} returned {problem}", _order(asked))
+            return not_yet(task.id, "it returns something else.", f"{call} returned {problem}", _order(asked))
         returned.append([_plain(v) for v in (value if len(asked.results) > 1 else [value])])
     for place, result in enumerate(asked.results):
         if complaint := _complaint(task, result, [values[place] for values in returned]):
@@ -116,13 +116,13 @@ def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[st
             at = _first_wrong(values, rights, result.tolerance)
             right = _shown(rights[at], result)
             one_of = f" for {result.name}" if result.unit and len(asked.results) > 1 else ""
-            return sentence, f"mend that; {_call(task, asked.cases[at])} should give {right}{one_of}."
+            return sentence, f"fix that; {_call(task, asked.cases[at])} should give {right}{one_of}."
     for other in asked.results:
         if other is not result and _agree(values, asked.values(other.formula), other.tolerance):
-            return f"What you return for {result.name} is {other.name}.", _order(asked)
+            return f"You return {other.name} where {result.name} should be.", _order(asked)
     if _are_rounded(values, rights):
-        return f"{_by_example(task, result, values, rights)} Your values are rounded.", "leave the rounding out."
-    return _by_example(task, result, values, rights), "take this case by hand, on paper, and compare line by line."
+        return f"{_by_example(task, result, values, rights)} Your values are rounded.", "do not round."
+    return _by_example(task, result, values, rights), "work through this case on paper, and compare line by line."
 
 
 def _by_example(task: Exercise, result: Formula, values: list[float], rights: list[float]) -> str:
@@ -132,7 +132,7 @@ def _by_example(task: Exercise, result: Formula, values: list[float], rights: li
     ratios = [v / r for v, r in zip(values, rights, strict=True) if r]
     said = f"{_call(task, task.asks.cases[at])} gives {got}; it should be {right}."
     if len(ratios) == len(values) and ratios[0] > 0 and all(_close(r, ratios[0], 1e-6) for r in ratios):
-        return f"{said} In every case it is {quantity.shown(float(f'{ratios[0]:.4g}'), 'times')} what it should be."
+        return f"{said} Every case is {quantity.shown(float(f'{ratios[0]:.4g}'), 'times')} what it should be."
     right_ones = sum(_close(v, r, result.tolerance) for v, r in zip(values, rights, strict=True))
     return f"{said} {right_ones} of {len(values)} cases are right."
 
@@ -163,7 +163,7 @@ def _unfit(value: object, asked: Compute) -> str:
         return "None: is the return missing?"
     if count > 1:
         if not isinstance(value, tuple | list) or len(value) != count:
-            return f"{described(value)}; asked for are {count} numbers."
+            return f"{described(value)}; it should return {count} numbers."
         return next((text for v in value if (text := _no_number(v))), "")
     return _no_number(value)
 
@@ -171,8 +171,8 @@ def _unfit(value: object, asked: Compute) -> str:
 def _no_number(value: object) -> str:
     plain = _plain(value)
     if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
-        return f"{value!r:.60}, which is no plain number."
-    return "" if math.isfinite(plain) else f"{plain}, which is no number that anything can be."
+        return f"{value!r:.60}, which is not a plain number."
+    return "" if math.isfinite(plain) else f"{plain}, which is not a possible value."
 
 
 def _plain(value: object) -> object:

@@ -25,7 +25,7 @@ class Explain:
 
     def __post_init__(self) -> None:
         if not 3 <= self.words <= 60:
-            raise ValueError(f"words is {self.words}; ask for 3 to 60, more than that nobody counts.")
+            raise ValueError(f"words is {self.words}; it may be 3 to 60.")
         if isinstance(self.look_for, str) or not self.look_for:
             raise ValueError(f"look_for is {self.look_for!r}; it should be a tuple of what a good answer mentions.")
 
@@ -43,8 +43,8 @@ def result(task: Exercise, answer: object) -> Result:
         return not_yet(
             task.id,
             "say a little more.",
-            f"That is {count} different {'word' if count == 1 else 'words'}; {asked.words} are asked.",
-            "two or three whole sentences, as if to a friend who knows NumPy.",
+            f"That is {count} different {'word' if count == 1 else 'words'}; at least {asked.words} are needed.",
+            "write two or three whole sentences, as if to a friend who knows NumPy.",
         )
     assessed = record.entry(task.id).assessed
     if assessed == "yes":
@@ -54,7 +54,7 @@ def result(task: Exercise, answer: object) -> Result:
         headline, next = f'you said "{assessed}".', "add what yours lacks, and assess it again."
     else:
         headline, next = (
-            "compare: it is yours to judge.",
-            f'compare, then say checks.assess("{task.id}", "yes"), "partly" or "no".',
+            "compare it with ours: you are the judge.",
+            f'compare, then call checks.assess("{task.id}", "yes"), "partly" or "no".',
         )
     return not_yet(task.id, headline, ours, next)

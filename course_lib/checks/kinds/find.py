@@ -69,7 +69,7 @@ def result(task: Exercise, answer: object) -> Result:
     if not (text := lines[number - 1].strip()):
         return not_yet(task.id, f"line {number} is blank.", "", asked.next)
     message = asked.near.get(number, "It does what it should.")
-    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", asked.next)
+    return not_yet(task.id, f"line {number} is not the mistake.", f"Line {number}: {text}\n{message}", asked.next)
 
 
 def _lines_meant(answer: object, lines: list[str]) -> list[int]:

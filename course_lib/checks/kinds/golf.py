@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 BYTES, CYCLES = "bytes", "cycles"
-ABOVE_PAR = "the judges agree, and it is above par."
-NO_SCORE = "the judges agree, and it has no score."
+ABOVE_PAR = "the judges agree, but the score is above par."
+NO_SCORE = "the judges agree, but there is no score."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
 _FEW = 2  # grid steps: with more, the latency of their copies adds up
@@ -81,7 +81,7 @@ def result(task: Exercise, defined: object) -> Result:
         report = _scored(task, defined) if task.golf.at else said.report
         value = score(task, defined, report)
     except compiler.Unavailable as error:  # the score is unknown here: not passed, but nothing is wrong with the answer
-        why = f"The judges agree. Cycles are predicted by the TPU's compiler, and there is none here. {error}"
+        why = f"The judges agree. The TPU's compiler predicts the cycles, and this machine does not have it. {error}"
         return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
     except NotCounted as error:
         return not_yet(task.id, NO_SCORE, str(error), error.next, report=said.report)
@@ -113,18 +113,18 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     if task.golf.unit == CYCLES:
         report = report or _scored(task, defined)
         if report.cycles is None and (stopped := _stopped(report)):
-            why = f"It compiled too long: its step is too long a program. {stopped}"
-            raise NotCounted(why, "smaller blocks. Is the machine busy with other things? Then check once more.")
+            why = f"It took too long to compile, because one step is too long a program. {stopped}"
+            raise NotCounted(why, "make the blocks smaller. If the machine is busy with other things, check once more.")
         if not report.ok:
-            raise NotCounted(f"For the arrays that are scored the compiler refuses it. {report.error}", "mend that.")
+            raise NotCounted(f"The compiler refuses it for the arrays that are scored. {report.error}", "fix that.")
         if report.cycles is None:
             raise NotCounted(
                 " ".join(["The compiler's simulator gives no cycles.", *report.notes]), "write it in another way."
             )
         if report.cycles < task.golf.floor:
             raise NotCounted(
-                f"It takes {said(report.cycles, CYCLES)}. The work alone takes {task.golf.floor:,} at the chip's peak.",
-                "do all of the work at every size: the large arrays are scored, though not every judge runs them.",
+                f"It takes {said(report.cycles, CYCLES)}; at the chip's peak the work alone takes {task.golf.floor:,}.",
+                "do all of the work at every size: the score is for large arrays, which not every judge runs.",
             )
         return max(report.cycles, cycles_of_bytes(task, report.hbm_bytes or 0))
     try:
@@ -134,7 +134,7 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
         raise NotCounted(f"Its bytes cannot be counted: {error}", "let BlockSpecs do the copying.") from error
     if moved < least(task):
         raise NotCounted(
-            f"{moved:,} bytes are counted, and every array once is {least(task):,}: something moves unseen.",
+            f"The count is {moved:,} bytes, but moving every array once takes {least(task):,}: some copies are unseen.",
             "let BlockSpecs do the copying, from HBM and back.",
         )
     return moved
@@ -227,7 +227,7 @@ def headline(task: Exercise, value: int, skipped: str) -> str:
     if best is not None:
         words[1:] = [words[1], f"beats ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
     if golf.unit == CYCLES and value == cycles_of_bytes(task):
-        words.append("nothing is left to win: HBM binds")
+        words.append("nothing is left to gain: HBM binds")
     if skipped:
         words.append(f"skipped: {skipped}")
     return "; ".join(words) + "."
@@ -247,15 +247,15 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
     outside = around(walk)
     if outside and sum(outside.values()) > max(row.bytes for row in cost.traffic(walk)):
         most = max(outside, key=outside.get)
-        why = f"Outside the kernels {most} moves {outside[most]:,} of them."
-        next = "let an index map say where a block lies; then nothing has to be copied together before."
+        why = f"Outside the kernels, {most} moves {outside[most]:,} of them."
+        next = "let an index map say where each block lies, so that nothing has to be rearranged first."
     elif len(walk.calls) > 1:
-        why = f"There are {len(walk.calls)} kernels: what one leaves for the next is written to HBM and read again."
-        next = "can one kernel do both with a block, while it is in VMEM?"
+        why = f"There are {len(walk.calls)} kernels: what one passes to the next is written to HBM and read again."
+        next = "let one kernel do both while a block is in VMEM."
     else:
         most = judges.most_traffic(walk)
         why, next = most.what, most.next
-    once = f"Every array once would be {least(task):,}."
+    once = f"Moving every array once would take {least(task):,}."
     return f"It moves {value:,} bytes between HBM and the chip; {par}. {once} {why}", next
 
 
@@ -272,12 +272,12 @@ def _less(report: compiler.Report | None, steps: int | None) -> str:
     """Suggest what to try against the part that takes the most cycles."""
     most = max(report.time_split, key=report.time_split.get) if report is not None and report.time_split else ""
     if most == "DMA wait" and steps == 1:
-        return "in one step the copy in, the work and the copy out stand one after another: what if there are two?"
+        return "with one step, the copy in, the work and the copy out run one after another: try two steps."
     if most == "DMA wait" and (steps or 0) > _FEW:
         return f"each of {steps:,} steps waits for its copies' latency, however small its block: try fewer steps."
     if most in ("XLU", "EUP", "MXU"):
-        return f"the core waits for the {most}'s answers: try more rows, or more independent work, at a time."
-    return "which of these can be less?"
+        return f"the core waits for the {most}'s results: try more rows, or more independent work, at a time."
+    return "reduce the largest of these."
 
 
 def _where_cycles_go(report: compiler.Report | None) -> str:

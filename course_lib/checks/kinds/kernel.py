@@ -38,10 +38,10 @@ def result(task: Exercise, defined: object) -> Result:
     if not _attempted(task, defined, trials[0], not_built):
         return not_attempted(task.id, f"write {task.defines}")
     if complaint := _unfit(task, defined, cases[0]):
-        return not_yet(task.id, "that is not what is judged.", *complaint)
+        return not_yet(task.id, "the check cannot judge that.", *complaint)
     if not_built is not None:
         what, next = _explained(not_built)
-        next = next or f"the check calls {task.defines} with arguments of its own: try others than the example's."
+        next = next or f"the check calls {task.defines} with its own arguments: try other sizes than the example's."
         return not_yet(task.id, getattr(not_built, "headline", "") or _NOT_BUILT, what, next)
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
@@ -140,9 +140,9 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
     if not callable(defined):
         kind = "an array" if hasattr(defined, "shape") else described(defined)
         return (
-            f"What you handed to check is {kind}{'' if isinstance(defined, str) else ', and no function'}.",
-            f"{name} is a function that you define, with def, as the cell had it. Hand it over without quotes or "
-            f'brackets: checks.check("{task.id}", {name}).',
+            f"What you passed to check is {kind}{'' if isinstance(defined, str) else ', not a function'}.",
+            f"{name} is a function that you define, with def, as in the cell. Pass it without quotes or "
+            f'parentheses: checks.check("{task.id}", {name}).',
         )
     if not inspect.isfunction(defined):
         return None
@@ -151,14 +151,14 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
     if refs and task.judged and defined.__name__ != task.judged:
         return (
             f"{defined.__name__} is a kernel: it takes refs ({', '.join(refs)}). The judges call a function of arrays.",
-            f'hand over the function that calls your kernel: checks.check("{task.id}", {name}).',
+            f'pass the function that calls your kernel: checks.check("{task.id}", {name}).',
         )
     by_keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     if by_keyword:
         return (
-            f"{defined.__name__} takes {', '.join(by_keyword)} by keyword only; the judges hand over {len(case)} "
-            "arguments in order.",
-            f"take the * out of def {defined.__name__}(...).",
+            f"{defined.__name__} takes {', '.join(by_keyword)} by keyword only; the judges pass {len(case)} "
+            "positional arguments.",
+            f"remove the * from def {defined.__name__}(...).",
         )
     return None
 
@@ -173,7 +173,7 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
         found = judges.arithmetic_around(walk) if trial.like is None else []
         if found and malformed.not_a_kernel(walk) is None:
             return (
-                f"Part of {what} stands outside the kernel: {', '.join(found)}.",
+                f"Part of {what} is outside the kernel: {', '.join(found)}.",
                 "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
             )
     return None

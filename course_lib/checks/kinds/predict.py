@@ -19,7 +19,7 @@ _SHARP = 0.005  # relative: how closely a number must match a mistake of known s
 _CLOSE = 1.05  # times too large or too small: the number was rounded, not miscounted
 TWO_SLIPS = "Two slips: "  # begins the sentence for a number with two mistakes
 _COPIED = 1e-4  # relative: an answer this close to a measured value was copied from it
-_WORK_IT_OUT = "work it out from the peak, the bandwidth and the price of a step, and write what comes out."
+_WORK_IT_OUT = "compute it from the peak, the bandwidth and the cost of a step, and write the result."
 _LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
@@ -65,12 +65,15 @@ def result(task: Exercise, answer: object) -> Result:
     if given.unit.measures != wanted.measures:
         return not_yet(task.id, *_other_measure(given, wanted, example))
     if given.value <= 0 < asked.value:
-        less = "nothing" if given.value == 0 else "less than nothing"
-        return not_yet(task.id, f"it is not {given}.", f"{given} is {less}; what is asked is more.", asked.next)
+        sign = "zero" if given.value == 0 else "negative"
+        return not_yet(task.id, f"it is not {given}.", f"{given} is {sign}; the answer is positive.", asked.next)
     ratio = given.value / (asked.value * wanted.factor)
     if asked.published and _near(given.value, asked.published * wanted.factor, _COPIED):
         return not_yet(
-            task.id, "that is what was measured.", f"{given} stands below. What do you predict?", _WORK_IT_OUT
+            task.id,
+            "that is what was measured.",
+            f"{given} is the value printed below. What do you predict?",
+            _WORK_IT_OUT,
         )
     if abs(ratio - 1) <= max(asked.tolerance, _EXACT):
         return passed(task.id, asked.why)
@@ -81,13 +84,13 @@ def _other_measure(given: Quantity, wanted: quantity.Unit, example: str) -> tupl
     if not given.unit.measures:
         return (
             "the unit is missing.",
-            f"{given} of what? Asked is {quantity.measured(wanted)}.",
+            f"{given} of what? The question asks for {quantity.measured(wanted)}.",
             f'write the unit too, as in "{example}".',
         )
     return (
         "that is another kind of number.",
-        f"{given} is {quantity.measured(given.unit)}; asked is {quantity.measured(wanted)}.",
-        f'work it out in a unit such as that of "{example}".' if wanted.measures else quantity.ALONE,
+        f"{given} is {quantity.measured(given.unit)}; the question asks for {quantity.measured(wanted)}.",
+        f'give it in a unit such as that of "{example}".' if wanted.measures else quantity.ALONE,
     )
 
 
@@ -99,15 +102,15 @@ def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: fl
     if known:
         sentence = asked.near[min(known, key=lambda wrong: abs(given.value / (wrong * wanted.factor) - 1))]
         which = "both" if sentence.startswith(TWO_SLIPS) else "that one thing"
-        return sentence, f"mend {which}: the number gets {'larger' if ratio < 1 else 'smaller'}."
+        return sentence, f"fix {which}: the number gets {'larger' if ratio < 1 else 'smaller'}."
     if (unit := quantity.twin(given.unit)) and _near(given.number * unit.factor, right, tolerance):
         return (
-            f"{given.unit.text} is not {unit.text}: k, M and G count in thousands; Ki, Mi and Gi in 1,024s.",
+            f"{given.unit.text} is not {unit.text}: k, M and G are powers of 1,000; Ki, Mi and Gi of 1,024.",
             "say which of the two you mean.",
         )
     for unit in quantity.as_bytes(given.unit):
         if _near(given.number * unit.factor, right, tolerance):
-            return f"A small b is a bit; {unit.text} are bytes, with a capital B.", "look at the unit again."
+            return f"A lowercase b is a bit; {unit.text} is bytes, with a capital B.", "check the unit."
     return _slip(ratio, wanted, tolerance) or _off_by(ratio, asked)
 
 
@@ -121,8 +124,8 @@ def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, s
         if any(_near(size, base**power, max(tolerance, _SHARP)) for base in (1000, 1024)):
             step = "a step" if power == 1 else f"{power} steps"
             return (
-                f"The digits are right, and it is far too {large}: the prefix is {step} off.",
-                "look at the letter before the unit.",
+                f"The digits are right, but it is far too {large}: the prefix is {step} off.",
+                "check the letter before the unit.",
             )
     if wanted.measures in ("work", "rate", "intensity") and _near(size, 2, _SHARP):
         return (
@@ -142,12 +145,12 @@ def _off_by(ratio: float, asked: Predict) -> tuple[str, str]:
     size = max(ratio, 1 / ratio) if ratio > 0 else math.inf
     if size < _CLOSE and asked.tolerance:
         return (
-            f"Close, and a little too {large}: {100 * asked.tolerance:g} % either way will do.",
+            f"Close, but a little too {large}: it should be right within {100 * asked.tolerance:g} %.",
             "keep one more digit.",
         )
     if size < _CLOSE:
         return (
-            f"Close, and a little too {large}: this number can be counted.",
+            f"Close, but a little too {large}: this number can be counted exactly.",
             "did you round? If not, something at the beginning or the end is counted twice, or not at all.",
         )
     words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"

@@ -44,9 +44,11 @@ def result(task: Exercise, answer: object) -> Result:
     if is_empty(answer):
         return not_attempted(task.id, f"fill in {task.defines}")
     if not isinstance(answer, dict):
-        return not_yet(task.id, "it is no dict.", f"{task.defines} is {described(answer)}.", _wanted(task))
+        return not_yet(task.id, "it is not a dict.", f"{task.defines} is {described(answer)}.", _wanted(task))
     if strange := [key for key in answer if key not in asked.parts]:
-        return not_yet(task.id, "that is none of the questions.", f"You answer {strange[0]!r:.60}.", _wanted(task))
+        return not_yet(
+            task.id, "there is no such question.", f"Your dict has the key {strange[0]!r:.60}.", _wanted(task)
+        )
     said = {name: _part(task, name, answer.get(name)) for name in asked.parts}
     if all(one is None for one in said.values()):
         return not_attempted(task.id, f"fill in {task.defines}")
@@ -59,7 +61,9 @@ def result(task: Exercise, answer: object) -> Result:
             message = "\n".join(filter(None, (one.message, tally)))
             return not_yet(task.id, f"{name}: {one.headline}", message, one.next)
     still = ", ".join(name for name, one in said.items() if one is None)
-    return not_yet(task.id, f"{len(right)} of {len(said)} are right.", f"Still open: {still}.", "answer the rest.")
+    return not_yet(
+        task.id, f"{len(right)} of {len(said)} are right.", f"Not answered yet: {still}.", "answer the rest."
+    )
 
 
 def _part(task: Exercise, name: str, answer: object) -> Result | None:
@@ -76,9 +80,9 @@ def _part(task: Exercise, name: str, answer: object) -> Result | None:
     if not isinstance(answer, tuple | list) or len(answer) != len(asked):
         return not_yet(
             task.id,
-            f"that is not {len(asked)} answers.",
+            f"this part needs {len(asked)} answers.",
             f"{task.defines}[{name!r}] is {described(answer)}.",
-            f"write {len(asked)} answers between round brackets, with a comma between them.",
+            f"write {len(asked)} answers in parentheses, separated by commas.",
         )
     said = [_one(task, name, *both) for both in zip(asked, answer, strict=True)]
     wrong = [(question, one) for question, one in zip(asked, said, strict=True) if not one.passed]
@@ -88,7 +92,7 @@ def _part(task: Exercise, name: str, answer: object) -> Result | None:
 
 def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Result:
     if is_empty(answer):
-        return not_yet(task.id, "half of it is still open.", "", f"answer both halves of {name}.")
+        return not_yet(task.id, "half of it is not answered yet.", "", f"answer both halves of {name}.")
     part = types.SimpleNamespace(id=task.id, asks=asked, defines=f"{task.defines}[{name!r}]")
     return _RESULTS[type(asked)](part, answer)
 
