@@ -126,11 +126,7 @@ line = 4
 # %% answer="02.7" name="blames the sum" judge="exercise" says="In which memory is it kept"
 line = 7
 
-<<<<<<< HEAD
-# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a scalar to VMEM.*which unit writes there"
-=======
-# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the mistake.*does what it should.*The kernel writes a single number to VMEM.*which unit writes there"
->>>>>>> 825d66e5 (The checks' messages say what is wrong and what to do in plain sentences; tests and mutants quote them)
+# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the mistake.*does what it should.*The kernel writes a scalar to VMEM.*which unit writes there"
 line = 12
 
 

@@ -1,11 +1,7 @@
 # Wrong answers to the exercises of lesson 11: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-<<<<<<< HEAD
-# %% answer="11.1" name="blames the line that shows it" judge="exercise" says="A: .line 10. is not the one(?s:.)*running\\s+mean"
-=======
-# %% answer="11.1" name="blames the line that shows it" judge="exercise" says="A: .line 10. is not right(?s:.)*carried on"
->>>>>>> 825d66e5 (The checks' messages say what is wrong and what to do in plain sentences; tests and mutants quote them)
+# %% answer="11.1" name="blames the line that shows it" judge="exercise" says="A: .line 10. is not right(?s:.)*running\\s+mean"
 found = {
     "A": ("line 10", "count"),
     "B": ("line 27", "garbage"),
