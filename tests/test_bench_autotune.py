@@ -93,9 +93,9 @@ def test_what_is_refused_or_wrong_comes_last_with_its_reason():
     assert tuned.best == LARGE
     assert [c.blocks for c in tuned.candidates[1:]] == [larger_than_x, TOO_MUCH, part, illegal]
     nothing, vmem, rest, block = (c.why for c in tuned.candidates[1:])
-    assert "of the 4 blocks of o_ref, 4 are never written" in nothing
+    assert "no step writes 4 of the 4 blocks of o_ref" in nothing
     assert "MiB of VMEM" in vmem
-    assert "of the 3 blocks of o_ref, 1 are never written, (2, 0) for one" in rest
+    assert "no step writes 1 of the 3 blocks of o_ref, for example (2, 0)" in rest
     assert "(4, 512)" in block
     assert "MiB of VMEM" in str(tuned)
     assert max(map(len, str(tuned).splitlines())) <= 94
@@ -127,8 +127,8 @@ def test_a_second_search_compiles_nothing(tmp_path, monkeypatch):
     "op, candidates, error, said",
     [
         (add, [], ValueError, "candidates is empty"),
-        (add, LARGE, ValueError, "is no list of blocks"),
-        (add, {"bm": 8}, ValueError, "is no list of blocks"),
+        (add, LARGE, ValueError, "is not a list of blocks"),
+        (add, {"bm": 8}, ValueError, "is not a list of blocks"),
         (jnp.dot, [LARGE], TypeError, "dot takes no blocks="),
         (lambda x, y: x, [LARGE], TypeError, "it takes x, y"),
     ],

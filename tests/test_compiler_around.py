@@ -95,7 +95,7 @@ def test_a_column_of_numbers_moves_its_rows_and_the_report_says_so():
     assert kernel.hbm_bytes == 2 * 262_144 * 512 and copies(found) == 2
     assert (
         "x_ref and o_ref (float32[262144,1]) lie in HBM in tiles of 8 x 128: a row of 4 bytes moves 512. Their copies "
-        "move 128 times the bytes of the numbers."
+        "move 128 times the bytes of the elements."
     ) in found.notes
 
 

@@ -59,7 +59,7 @@ def asked(monkeypatch):
 
 FUNCTIONS = {
     "a kernel": (in_blocks_of_256, LARGE),
-    "XLA's own product": (jnp.dot, [array((2048, 2048), jnp.bfloat16)] * 2),
+    "XLA's own matmul": (jnp.dot, [array((2048, 2048), jnp.bfloat16)] * 2),
 }
 
 

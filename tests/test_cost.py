@@ -128,7 +128,7 @@ def test_a_block_that_is_the_whole_array_has_one_buffer():
     (row, _) = cost.vmem(grid.walk(lambda x: pl.pallas_call(kernel, out_shape=x)(x), x))
     assert (row.buffers, row.bytes) == (1, x.nbytes)
     (single, _) = buffers_of((256, 512), steps=4, shape=(1024, 512), mode=pl.Buffered(1))
-    assert single.why == "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
+    assert single.why == "1 buffer, as requested with pl.Buffered(1): the core waits for its copies"
 
 
 def test_a_block_that_no_axis_of_the_grid_moves_has_one_buffer():
@@ -137,7 +137,7 @@ def test_a_block_that_no_axis_of_the_grid_moves_has_one_buffer():
     fn = pl.pallas_call(add_one, out_shape=x, grid=(4,), in_specs=[spec], out_specs=spec)
     rows = cost.vmem(grid.walk(fn, x))
     assert [row.buffers for row in rows] == [1, 1]
-    assert rows[0].why == "1 buffer: its index is the same at every step, and the block stays"
+    assert rows[0].why == "1 buffer: its index is the same at every step, so the block stays"
 
 
 def add_one(x_ref, o_ref):

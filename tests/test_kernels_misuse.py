@@ -309,11 +309,11 @@ WRONG = {
     "no candidates": (lambda: bench.autotune(matmul.matmul, X, X, candidates=[]), ["autotune: candidates is empty"]),
     "candidates is None": (
         lambda: bench.autotune(matmul.matmul, X, X, candidates=None),
-        ["autotune: candidates=None is no list of blocks", "Give some"],
+        ["autotune: candidates=None is not a list of blocks", "Give some"],
     ),
     "candidates is one": (
         lambda: bench.autotune(matmul.matmul, X, X, candidates=matmul.Blocks()),
-        ["autotune: candidates=Blocks(", "is no list of blocks"],
+        ["autotune: candidates=Blocks(", "is not a list of blocks"],
     ),
     "autotune of nothing": (
         lambda: bench.autotune(None, X, X, candidates=[matmul.Blocks()]),

@@ -105,12 +105,12 @@ def test_within_a_tenth_nothing_is_remarked(seconds):
 @pytest.mark.parametrize(
     "model, report, says",
     [
-        ({"seconds": 7e-6}, bare(**ONE_US, time_split=WAITS), "one takes 760 ns, however small it is"),
+        ({"seconds": 7e-6}, bare(**ONE_US, time_split=WAITS), "a copy takes 760 ns, however small it is"),
         ({"seconds": 7e-6}, bare(**ONE_US), "operations that wait for one another, spills, scalar code"),
         ({"seconds": 7e-6, "hbm_bytes": 500}, bare(**ONE_US, ops=XLA), "the compiled program moves 1,000"),
         ({"seconds": 7e-6, "steps": 0}, bare(**ONE_US, ops=XLA), "have nothing to hide behind"),
         ({"seconds": 11.3e-6}, bare(**ONE_US | {"hbm_bytes": 8_200_000}), "copies reach 89 % of it"),
-        ({"seconds": 15e-6}, bare(**ONE_US), "in the model they share the HBM"),
+        ({"seconds": 15e-6}, bare(**ONE_US), "In the model, they share the HBM"),
     ],
 )
 def test_beyond_a_tenth_the_longer_one_is_named_and_why(model, report, says):
@@ -129,7 +129,7 @@ def test_without_a_time_of_the_compiler_there_is_nothing_to_compare():
 def test_of_small_blocks_both_say_something_else():
     fn, args = blocked(512, 512, 512, 128, 128, 128)
     small = roofline.opinions(fn, *args)
-    assert small.ratio < 0.8 and "With small blocks trust the model" in small.remark
+    assert small.ratio < 0.8 and "With small blocks, trust the model" in small.remark
     assert small.model.bound == "grid steps" and small.compiler.bound == "waiting for copies"
 
 

@@ -158,13 +158,13 @@ COLUMN = "x_ref and o_ref (float32[8192,1]) lie in HBM in tiles of 8 x 128: a ro
 def test_where_most_is_padding_everybody_says_so():
     _, column, x = copied((8192, 1), (1024, 1), F32, 8)
     (said,) = cost.padding(grid.walk(column, x))
-    assert said == COLUMN + "Their copies move 128 times the bytes of the numbers."
+    assert said == COLUMN + "Their copies move 128 times the bytes of the elements."
     predicted = roofline.predict(column, x)
     assert predicted.notes == (said,) and "Note: x_ref and o_ref" in str(predicted)
     assert predicted.hbm_bytes == 2 * 8192 * 512
     assert said in viz.grid_player(column, x).kernels[0]["notes"]
     verdict = judges.budget_judge(column, lambda x: x, x, budget=judges.Budget(hbm_bytes=4 * 8192 * 4))
-    assert not verdict.passed and "128 times the bytes of the numbers" in verdict.message
+    assert not verdict.passed and "128 times the bytes of the elements" in verdict.message
     assert "rows are padded to 128" in verdict.next
     assert "times the whole array" not in verdict.message, "it is fetched once, with its padding"
 

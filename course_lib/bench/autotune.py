@@ -153,8 +153,8 @@ def unwritten(fn: Callable, *args, chip: str) -> str:
             if output.pipelined and output.aliases is None and (left := output.unvisited()):
                 blocks = np.prod(output.blocks)
                 return (
-                    f"no result: of the {blocks} blocks of {output.name}, {len(left)} are never written, {left[0]} for "
-                    f"one. The grid is {call.grid}: do the blocks divide the array?"
+                    f"no result: no step writes {len(left)} of the {blocks} blocks of {output.name}, for example {left[0]}. "
+                    f"The grid is {call.grid}: do the blocks divide the array?"
                 )
     return ""
 
@@ -169,7 +169,7 @@ def _distinct(candidates: Iterable) -> list:
     """Return the candidates in the order given, without duplicates."""
     if isinstance(candidates, (str, dict)) or not isinstance(candidates, Iterable):
         raise ValueError(
-            f"autotune: candidates={candidates!r} is no list of blocks. Give some, such as [Blocks(bm=256), "
+            f"autotune: candidates={candidates!r} is not a list of blocks. Give some, such as [Blocks(bm=256), "
             "Blocks(bm=512)]."
         )
     choices = []
@@ -201,7 +201,7 @@ def _wants_blocks(op: Callable, name: str, args: tuple, keywords: dict) -> None:
         signature.bind(*args, **keywords, blocks=None)
     except TypeError as error:
         takes = ", ".join(signature.parameters)
-        raise TypeError(f"autotune: {name} cannot be called so: {error}. It takes {takes}.") from None
+        raise TypeError(f"autotune: {name} cannot be called like this: {error}. It takes {takes}.") from None
 
 
 def _name(op: Callable) -> str:

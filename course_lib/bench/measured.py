@@ -43,7 +43,7 @@ class Measured:
         lines = [
             f"{self.name} on {self.device}: {text.duration(self.seconds)} measured, the median of {len(self.times)} "
             f"rounds; half of them lie between {low} and {high}.",
-            f"Clock: {self.how}. Arguments in {self.copies} copies, in turn. {self.versions}.",
+            f"Clock: {self.how}. {self.copies} copies of the arguments, in rotation. {self.versions}.",
             self._possible(),
         ]
         return folded("\n".join(lines))
@@ -52,5 +52,5 @@ class Measured:
 
     def _possible(self) -> str:
         if self.bound is None:
-            return f"The peaks of {self.device} are not known here, so it cannot be said whether this time is possible."
+            return f"The peaks of {self.device} are not known here, so nothing says whether this time is possible."
         return f"{self.bound}: this reaches {text.percent(self.bound.seconds / self.seconds)} of that."

@@ -46,7 +46,7 @@ class Bound:
 
     def __str__(self) -> str:
         longer = self.compute_s >= self.memory_s
-        what = f"{self.flops / 1e9:,.1f} GFLOPs of products" if longer else f"{self.hbm_bytes:,} bytes"
+        what = f"{self.flops / 1e9:,.1f} GFLOPs of matmuls" if longer else f"{self.hbm_bytes:,} bytes"
         return f"{what} take a {self.chip} at least {text.duration(self.seconds)}"
 
 
@@ -96,7 +96,7 @@ def _of_gpu(name: str) -> _Peaks:
 def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> None:
     """Raise Impossible for a time below the bound, or not positive and finite; skip the bound if ``least`` is None."""
     if not math.isfinite(seconds) or seconds <= 0:
-        raise Impossible(f"{name}: the clock says {seconds:.3g} s, which is no duration. Time more rounds.")
+        raise Impossible(f"{name}: the clock says {seconds:.3g} s, which is not a valid duration. Time more rounds.")
     if least is not None and seconds < (1 - _ROUNDED) * least.seconds:
         raise Impossible(
             f"{name}: {text.duration(seconds)} is {text.significant(least.seconds / seconds, 3)} times faster than "

@@ -55,11 +55,13 @@ def measure(fn: Callable, *args, rounds: int = 20, plain: Callable | None = None
     if not callable(fn):
         raise ValueError(f"measure: fn is {fn!r}; it must be a function. Try bench.measure(matmul.matmul, x, y).")
     if type(rounds) is not int or rounds < 3:
-        raise ValueError(f"rounds={rounds!r}: a whole number of 3 or more, or there is no spread. Try 20.")
+        raise ValueError(f"rounds={rounds!r}: it must be a whole number of 3 or more to show a spread. Try 20.")
     if any(isinstance(a, jax.ShapeDtypeStruct) for a in jax.tree.leaves(args)):
         raise ValueError("measure runs the function, so it needs arrays, not ShapeDtypeStructs. Try jax.random.normal.")
     if not any(jnp.size(a) for a in jax.tree.leaves(args)):
-        raise ValueError("measure needs an array with elements among the arguments, to give each call one of its own.")
+        raise ValueError(
+            "measure needs an array with elements among the arguments, so that each call gets its own copy."
+        )
     device, name = accelerator(), getattr(fn, "__name__", type(fn).__name__)
     with progress.shown(f"timing {name}"), jax.default_device(device):
         turned = copies(args)
@@ -67,7 +69,7 @@ def measure(fn: Callable, *args, rounds: int = 20, plain: Callable | None = None
             times, how = by_profile(fn, turned, rounds), "the device's own, from jax.profiler"
         except traces.NoDeviceTime as error:
             times = by_loops(fn, turned, rounds)
-            how = f"the host's, a long loop on the device less a short one ({error})"
+            how = f"the host's, a long loop on the device minus a short one ({error})"
     least = shortest(plain or fn, args, device)
     refuse_the_impossible(name, statistics.median(times), least)
     return Measured(

@@ -49,5 +49,5 @@ def _sentence(rows: list[Traffic], operand: grid.Operand) -> str:
     array, ratio = f"{operand.dtype}[{','.join(map(str, operand.shape))}]", rows[0].bytes / rows[0].payload
     return (
         f"{' and '.join(names)} ({array}) {lie} in HBM in tiles of {' x '.join(map(str, tile))}{each}. "
-        f"{their} copies move {ratio:.3g} times the bytes of the numbers."
+        f"{their} copies move {ratio:.3g} times the bytes of the elements."
     )

@@ -154,12 +154,12 @@ def _why(operand: grid.Operand) -> str:
         fills = "the next block is fetched" if operand.role == "input" else "the last block is written back"
         return f"{operand.buffers} buffers: {fills} while one is worked on"
     if len(operand.indices) == 1:
-        return "1 buffer: there is one step, and nothing to fetch beside it"
+        return "1 buffer: there is only one step, so there is nothing to prefetch"
     if operand.block_shape == operand.shape:
-        return "1 buffer: the block is the whole array, and stays"
+        return "1 buffer: the block is the whole array, so it stays"
     if not operand.changes[1:].any():
-        return "1 buffer: its index is the same at every step, and the block stays"
-    return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
+        return "1 buffer: its index is the same at every step, so the block stays"
+    return "1 buffer, as requested with pl.Buffered(1): the core waits for its copies"
 
 
 def _piece(

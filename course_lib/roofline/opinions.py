@@ -56,22 +56,22 @@ def _slow_compiler(model: Prediction, report: compiler.Report) -> str:
         ours = FITTED[report.chip].read_s
         simulated = f"{text.duration(its / clock)}" if clock else f"{its:,} cycles"
         return (
-            f"Its cycles are mostly waiting for copies: in the simulator one takes {simulated}, however small it is; "
-            f"published timings leave {text.duration(ours)}. With small blocks trust the model."
+            f"Most of its cycles wait for copies. In the simulator a copy takes {simulated}, however small it is, but "
+            f"published timings leave {text.duration(ours)}. With small blocks, trust the model."
         )
     if (report.hbm_bytes or 0) > (1 + _NEAR) * model.hbm_bytes:
         return (
-            f"The model fuses all that XLA runs and counts {model.hbm_bytes:,} bytes; the compiled program moves "
+            f"The model fuses everything that XLA runs and counts {model.hbm_bytes:,} bytes; the program moves "
             f"{report.hbm_bytes:,}. Trust the compiler."
         )
     if not model.steps and model.products:
         return (
-            "The model lets all copies of XLA's own product hide behind its arithmetic. In the program the first ones "
-            "have nothing to hide behind: with small arrays trust the compiler."
+            "The model hides all copies of XLA's own matmul behind its arithmetic. In the program, the first copies "
+            "have nothing to hide behind. With small arrays, trust the compiler."
         )
     return (
-        "The model counts operations at the peak of their unit. The compiler has the program: operations that wait for "
-        "one another, spills, scalar code. Inside a kernel trust the compiler."
+        "The model counts operations at the peak of their unit. The compiler knows the program: operations that wait "
+        "for one another, spills, scalar code. Inside a kernel, trust the compiler."
     )
 
 
@@ -79,10 +79,10 @@ def _slow_model(model: Prediction, report: compiler.Report) -> str:
     if report.bound in (vocabulary.HBM, vocabulary.BOTH):
         share = text.percent(FITTED.get(model.chip, FITTED["v5e"]).hbm)
         return (
-            f"The compiler's time is that of the bytes at the bandwidth of the data sheet; in the model copies reach "
-            f"{share} of it, as in published timings, and wait for their latency. Trust the model."
+            f"The compiler's time is that of the bytes at the data sheet's bandwidth. In the model, copies reach "
+            f"{share} of it, as in published timings, and take their latency as well. Trust the model."
         )
     return (
-        "In the simulator all copies run at once, each at full speed; in the model they share the HBM, and a step "
-        "costs what it costs in published timings of products. Where copies are the matter trust the model."
+        "In the simulator, all copies run at once, each at full speed. In the model, they share the HBM, and a step "
+        "costs what it costs in published timings of matmuls. Where copies matter, trust the model."
     )

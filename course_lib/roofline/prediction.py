@@ -25,15 +25,15 @@ from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Kernel, Load, of_walk
 
 _UNTRIED = (
-    "Most of this is no matrix product. No published timing of such work was at hand: how far off the prediction is, "
-    "nobody has checked."
+    "Most of this is not matmul. No published timings of such work were available, so nobody has checked how accurate "
+    "the prediction is."
 )
 _ROOFS = {
     vocabulary.COMPUTE: "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
     vocabulary.HBM: "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
-    vocabulary.STEPS: "Neither arithmetic nor bandwidth: every step waits for copies that were asked for too late to "
-    f"arrive, however small they are, and starts new ones. {vocabulary.AGAINST_WAITING}.",
-    vocabulary.BOTH: "The copies take as long as the arithmetic and the grid steps together: less of one alone would "
+    vocabulary.STEPS: "Neither arithmetic nor bandwidth binds: every step starts copies, and waits for earlier ones "
+    f"that were requested too late to arrive in time, however small they are. {vocabulary.AGAINST_WAITING}.",
+    vocabulary.BOTH: "The copies take as long as the arithmetic and the grid steps together: reducing only one would "
     "not help.",
 }
 
@@ -72,17 +72,17 @@ class Prediction:
             f"compute {text.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
             f"HBM {text.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
             f"grid steps {text.duration(self.steps_s)} ({self.steps:,}){self._of_it()}.",
-            f"overhead, all that is beyond the longer of compute and HBM: {text.duration(self.overhead_s)}.",
+            f"overhead, the time beyond the longer of compute and HBM: {text.duration(self.overhead_s)}.",
             _ROOFS[self.bound],
             _trust(self.chip) if self.products else _UNTRIED,
         ]
         lines += [f"Note: {note}" for note in self.notes]
-        return text.folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
+        return text.folded("\n".join(lines + [f"Uncertain: {self.doubt}."] * bool(self.doubt)))
 
     __repr__ = __str__
 
     def _of_it(self) -> str:
-        return f", of it latency of copies {text.duration(self.latency_s)}" if self.latency_s else ""
+        return f", of which copy latency {text.duration(self.latency_s)}" if self.latency_s else ""
 
 
 def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
@@ -208,9 +208,9 @@ def _fusion_times(fusion: xla.Fusion, chip: chips.Chip, fitted: Fitted) -> np.nd
 
 def _trust(chip: str) -> str:
     if chip not in HELD_OUT:
-        return f"No published timing of a {chip} was at hand: these are the constants of a v5e."
+        return f"No published timings of a {chip} were available, so the constants are those of a v5e."
     rows, median, worst = HELD_OUT[chip]
     return (
-        f"On {rows} published timings of a {chip} that the constants were not fitted on, such predictions were off by "
-        f"{100 * median:.0f} % in the middle and {100 * worst:.0f} % at worst."
+        f"On {rows} published timings of a {chip} that the constants were not fitted to, such predictions were off by "
+        f"{100 * median:.0f} % (median) and {100 * worst:.0f} % at worst."
     )

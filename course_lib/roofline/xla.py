@@ -25,7 +25,7 @@ _ALONE = (
     "sort", "top_k", "approx_top_k", "fft", "gather", "scatter", "scatter-add", "scatter_mul", "scatter_min",
     "scatter_max", "cholesky", "triangular_solve", "lu", "qr", "eigh", "svd", "reduce_window", "select_and_scatter_add",
 )  # fmt: skip
-_UNKNOWN_TILES = "XLA chooses the tiles of a grouped matrix product: the time is a lower bound"
+_UNKNOWN_TILES = "XLA chooses the tiles of a grouped matmul: the time is a lower bound"
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -106,7 +106,7 @@ class _Reader:
         """Start a fusion for a matmul, or for an operation that nothing fuses with."""
         fusion, name = self._new(), eqn.primitive.name
         if name in _ALONE:
-            fusion.doubt = f"of `{name}` only the bytes are counted: the time is a lower bound"
+            fusion.doubt = f"only the bytes of `{name}` are counted: the time is a lower bound"
         else:
             fusion.mxu_s = mxu.mxu_seconds(eqn, self.chip)
             fusion.doubt = _UNKNOWN_TILES if name.startswith("ragged") else ""
