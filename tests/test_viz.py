@@ -141,10 +141,10 @@ def test_blocks_outside_of_the_array_are_told():
     kernel = kernel_of("outside")
     assert grid_step.problem_steps(kernel).tolist() == [3]
     assert grid_step.problems(kernel, 3)[1] == (
-        "o_ref block (4, 0) at step 4 (3,) lies outside of the array: float32[32, 1] has 4 x 1 blocks of (8, 1), "
+        "o_ref block (4, 0) at step 4 (3,) lies outside the array: float32[32, 1] has 4 x 1 blocks of (8, 1), "
         "counted from 0."
     )
-    assert "o_ref: 1 of its 4 blocks are never visited: nothing is written there." in kernel["notes"]
+    assert "o_ref: 1 of its 4 blocks are never visited, so nothing is written there." in kernel["notes"]
 
 
 def test_the_pipeline_inside_a_pl_kernel_can_be_stepped_through():
@@ -201,8 +201,11 @@ def in_a_loop(waits_for_all=True):
 def test_what_lies_outside_of_a_pipeline_is_a_grid_too():
     fn, args = in_a_loop()
     loop, whole = viz.grid_player(fn, *args).kernels
-    assert (loop["title"], whole["title"]) == ("kernel, its pipeline", "kernel, all of it")
-    assert "Outside of its pipeline, the kernel moves 16,384 more bytes: choose all of it to see them." in loop["notes"]
+    assert (loop["title"], whole["title"]) == ("kernel, its pipeline", "kernel, whole kernel")
+    assert (
+        "Outside its pipeline, the kernel moves 16,384 more bytes: choose the whole kernel to see them."
+        in loop["notes"]
+    )
     total = sum(row.bytes for row in cost.traffic(grid.walk(fn, *args)))
     assert sum(row["bytes"] for row in grid_step.ledger(whole, 0)) == total == 2 * 32 * 128 * 4
 
@@ -224,14 +227,14 @@ def test_one_of_several_kernels_is_chosen():
     assert (player.call, len(player.kernels)) == (1, 2)
     assert viz.grid_player(twice, x, x, call="kernel").call == 0
     for wrong in (2, "matmul"):
-        with pytest.raises(ValueError, match=rf"call={wrong!r} is none of the grids .* 0: 'kernel', 1: 'kernel'"):
+        with pytest.raises(ValueError, match=rf"call={wrong!r} is not a grid .* 0: 'kernel', 1: 'kernel'"):
             viz.grid_player(twice, x, x, call=wrong)
 
 
 def test_what_is_counted_is_one_run():
     x = square(256)
     looped = viz.grid_player(lambda x: jax.lax.fori_loop(0, 3, lambda _, v: matmul(v, v), x), x)
-    assert "runs this kernel 3 times; what is counted here is one run" in looped.kernels[0]["notes"][0]
+    assert "runs this kernel 3 times; the counts here are those of one run" in looped.kernels[0]["notes"][0]
     open_ended = viz.grid_player(lambda x: jax.lax.while_loop(lambda v: v[0, 0] < 9, lambda v: matmul(v, v), x), x)
     assert "How often the function runs this kernel depends on data" in open_ended.kernels[0]["notes"][0]
 
@@ -323,7 +326,7 @@ def test_the_still_picture_shows_the_step_that_is_set():
     words = [text.text for text in ElementTree.fromstring(bundle["image/svg+xml"]).iter(f"{SVG}text")]
     assert words.count("copied in, 32 KiB") == 2 and "stays: no copy" in words
     assert words.count("block (128, 128)") == 3
-    assert "In VMEM the blue buffer is in use." in bundle["image/svg+xml"], "the other one shows a block, too"
+    assert "In VMEM, the blue buffer is in use." in bundle["image/svg+xml"], "the other one shows a block, too"
     blue = re.findall(r'<rect [^>]*fill="#0072b2"', bundle["image/svg+xml"])
     assert len(blue) == 3 + 3 + 1 + 1, "a block and a buffer of each operand, the part that is added, and the legend"
     assert "3 of 4 parts" in words

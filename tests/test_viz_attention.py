@@ -119,8 +119,8 @@ def test_every_still_of_a_row_is_legible(name):
 NO_ROW = [
     (([1, 2, 3],), "scores has 3 numbers, but must have 4 to 24"),
     ((range(25),), "scores has 25 numbers"),
-    ((3.0,), "scores=3.0 is no row of numbers; each must be a number from -100 to 100, or -inf for a masked key"),
-    (("1234",), "scores='1234' is no row"),
+    ((3.0,), "scores=3.0 is not a row of numbers; each must be a number from -100 to 100, or -inf for a masked key"),
+    (("1234",), "scores='1234' is not a row"),
     (([1, 2, 3, math.nan],), r"scores\[3\] is nan, but must be a number from -100 to 100, or -inf for a masked key"),
     (([1, 2, INF, 3],), r"scores\[2\] is inf"),
     (([1, 101, 2, 3],), r"scores\[1\] is 101"),
@@ -128,9 +128,9 @@ NO_ROW = [
     (([[1, 2], 3, 4, 5],), r"scores\[0\] is \[1, 2\]"),
     (([1, 2, 3, 4], [1, 2, 3]), "values has 3 numbers, but must have one for each of the 4 scores"),
     (([1, 2, 3, 4], [1, 2, 3, -INF]), r"values\[3\] is -inf, but must be a number from -1000 to 1000\."),
-    (([1, 2, 3, 4], None, 0), "block=0 is no number of keys for a step, but must be an integer from 1 to 4"),
-    (([1, 2, 3, 4], None, 5), "block=5 is no number"),
-    (([1, 2, 3, 4], None, 2.0), "block=2.0 is no number"),
+    (([1, 2, 3, 4], None, 0), "block=0 is not a number of keys for a step: it must be an integer from 1 to 4"),
+    (([1, 2, 3, 4], None, 5), "block=5 is not a number"),
+    (([1, 2, 3, 4], None, 2.0), "block=2.0 is not a number"),
 ]
 
 
@@ -235,10 +235,10 @@ def test_every_map_is_legible(name):
 
 
 NO_MAP = [
-    ((0, 8, 1, 1), {}, "queries=0 is no size, but must be an integer above 0"),
-    ((8, 8.0, 1, 1), {}, "keys=8.0 is no size"),
-    ((8, 8, 1, True), {}, "bk=True is no size"),
-    ((8, 8, 1, 1), {"window": 0}, "window=0 is no size"),
+    ((0, 8, 1, 1), {}, "queries=0 is not a size: it must be an integer above 0"),
+    ((8, 8.0, 1, 1), {}, "keys=8.0 is not a size"),
+    ((8, 8, 1, True), {}, "bk=True is not a size"),
+    ((8, 8, 1, 1), {"window": 0}, "window=0 is not a size"),
     ((1700, 8, 100, 1), {}, "bq=100 cuts 1,700 queries into 17 blocks, but there is room for 16; take a larger bq"),
     ((8, 17, 1, 1), {}, "bk=1 cuts 17 keys into 17 blocks"),
     ((8, 16, 1, 1), {"causal": True}, "queries=8 and keys=16 differ, but must be equal for causal, window and segm"),
@@ -246,11 +246,11 @@ NO_MAP = [
     (
         (8, 8, 1, 1),
         {"segments": [3, 4]},
-        r"segments=\[3, 4\] are no documents, but must be lengths above 0 that sum to",
+        r"segments=\[3, 4\] is not a tuple of documents: it must hold lengths above 0 that sum to",
     ),
-    ((8, 8, 1, 1), {"segments": [8, 0]}, r"segments=\[8, 0\] are no documents"),
-    ((8, 8, 1, 1), {"segments": []}, r"segments=\[\] are no documents"),
-    ((8, 8, 1, 1), {"segments": 8}, "segments=8 are no documents"),
+    ((8, 8, 1, 1), {"segments": [8, 0]}, r"segments=\[8, 0\] is not a tuple of documents"),
+    ((8, 8, 1, 1), {"segments": []}, r"segments=\[\] is not a tuple of documents"),
+    ((8, 8, 1, 1), {"segments": 8}, "segments=8 is not a tuple of documents"),
 ]
 
 
@@ -328,10 +328,10 @@ def test_every_plot_of_attention_is_legible(chip, heads, itemsize):
 
 NO_LAYER = [
     ({"chip": "v9"}, "chip='v9' is not known. Choose one of: v4, v5e"),
-    ({"heads": 0}, "attention_roof: heads=0 is no number of heads; it may be 1 to 1,024"),
-    ({"heads": 2.0}, "attention_roof: heads=2.0 is no number"),
-    ({"itemsize": 3}, "attention_roof: itemsize=3 is no size of an element; it may be 1, 2 or 4 bytes"),
-    ({"itemsize": True}, "attention_roof: itemsize=True is no size"),
+    ({"heads": 0}, "attention_roof: heads=0 is not a number of heads; it may be 1 to 1,024"),
+    ({"heads": 2.0}, "attention_roof: heads=2.0 is not a number"),
+    ({"itemsize": 3}, "attention_roof: itemsize=3 is not the size of an element; it may be 1, 2 or 4 bytes"),
+    ({"itemsize": True}, "attention_roof: itemsize=True is not the size"),
 ]
 
 

@@ -22,13 +22,13 @@ def test_a_column_for_each_unit_that_is_used_and_one_for_copies():
 
 def test_loops_in_words():
     data = bundle_data.data(code())
-    assert bundle_data.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It makes 9 turns."
+    assert bundle_data.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It runs 9 iterations."
     assert bundle_data.loop_words(data, 1) == (
-        "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop around it comes to it."
+        "Loop of 12 bundles, 20 to 31. It runs 13 iterations each time the loop around it reaches it."
     )
     unknown = bundle_data.data(code(loops=(Loop(first=3, last=3, turns=None),)))
     assert bundle_data.loop_words(unknown, 0) == (
-        "Loop of 1 bundle, 3 to 3. It makes a number of turns that is not known before it runs."
+        "Loop of 1 bundle, 3 to 3. It runs a number of iterations that is not known in advance."
     )
 
 
@@ -43,30 +43,33 @@ def test_use_is_in_quarters_of_the_slots():
 def test_the_still_shows_the_busiest_loop():
     bundle = viewer()._repr_mimebundle_()[0]
     said = words(bundle["image/svg+xml"])
-    assert "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop" in said
+    assert "Loop of 12 bundles, 20 to 31. It runs 13 iterations each time the loop" in said
     assert [line for line in said if line.isdigit() and int(line) >= 20] == [str(n) for n in range(20, 32)]
     assert overflowing(bundle["image/svg+xml"]) == [] == words_on_words(bundle["image/svg+xml"])
     assert "Slots used: VPU 29 %, EUP 17 %" in bundle["text/plain"]
 
 
 def test_a_long_loop_shows_all_that_it_begins_in_the_still():
-    """Bundles that begin nothing but work of the scalar unit share a row; of a fuller loop there are the fullest."""
+    """Bundles that begin only work of the scalar unit share a row; of a fuller loop there are the fullest."""
     quiet = {"instructions": (), "places": (), "slots": {}}
     bundles = [dataclasses.replace(b, **quiet) if 23 <= n <= 40 else b for n, b in enumerate(code().bundles)]
     loop = (Loop(first=20, last=58, turns=3),)
     folded = words(viewer(bundles=tuple(bundles), loops=loop)._repr_mimebundle_()[0]["image/svg+xml"])
     numbers = [n for n in map(str, range(20, 59)) if n in folded]
     assert numbers == ["20", "21", "22", *map(str, range(41, 59))] and "23-40" in folded
-    assert "In bundles, one a row: its bundles" in folded and "nothing but work of the scalar unit" in folded
+    assert "In bundles, one a row: its bundles" in folded and "only work of the scalar unit" in folded
     full = words(viewer(loops=loop)._repr_mimebundle_()[0]["image/svg+xml"])
-    assert "its fullest" in " ".join(full) and "nothing but work of the scalar unit" not in full
+    assert "its fullest" in " ".join(full) and "only work of the scalar unit" not in full
 
 
 @pytest.mark.parametrize(
     "changes, says",
     [
         ({"loops": (), "length": 12}, "The program has no loop: this is all of it."),
-        ({"length": 3000, "loops": (Loop(first=100, last=2900, turns=None),)}, "a number of turns that is not known"),
+        (
+            {"length": 3000, "loops": (Loop(first=100, last=2900, turns=None),)},
+            "a number of iterations that is not known",
+        ),
         ({"kernels": 2}, "Its busiest loop:"),
     ],
 )

@@ -39,7 +39,7 @@ def test_what_passes_is_counted_as_numpy_counts_it(name):
         passes &= (column < shape[1]) if mask in (2, 3) else True
         garbage = (passes & ~own).sum()
         said = "no garbage" if not garbage else f"garbage in {garbage:,} place"
-        assert f"Let through: {own.sum():,} number" in caption and said in caption
+        assert f"Let through: {own.sum():,} element" in caption and said in caption
         assert (passes | ~own).all(), "a mask never takes away what is the table's own"
 
 
@@ -49,10 +49,10 @@ def test_the_words_and_the_conditions():
     bundle = widget._repr_mimebundle_()[0]
     assert bundle["text/plain"].splitlines()[-1] == (
         "Rows 16 to 23, the last 4 past the end (19 is the last one); columns 256 to 383, the last 84 past the end "
-        "(299 is the last one). Let through: 176 numbers of the table, and garbage in 336 places."
+        "(299 is the last one). Let through: 176 elements of the table, and garbage in 336 places."
     )
     seen = words(bundle["image/svg+xml"])
-    assert "row = 16 + iota, row < 20 lets 4 of 8 through" in seen and "column = 256 + iota: not asked" in seen
+    assert "row = 16 + iota, row < 20 lets 4 of 8 through" in seen and "column = 256 + iota: not checked" in seen
     assert "block row 2, block column 2, mask rows" in seen
     assert "block row 2, block column 2, mask none" in seen and "block row 2, block column 2, mask both" in seen
     assert [seen.count(word) for word in ("passes", "garbage", "out")] == [3, 3 + 1, 2 + 3], (
@@ -70,10 +70,10 @@ def test_every_picture_keeps_its_words_apart(name):
 
 
 WRONG = [
-    (((20,), (8, 128)), r"shape=\(20,\) is no size"),
-    (((20, 300), (8, 0)), r"block=\(8, 0\) is no size"),
-    (((20, 300), (8.0, 128)), r"block=\(8.0, 128\) is no size"),
-    (((20, 300), (4, 128)), "into 5 x 3 blocks, with room for 4"),
+    (((20,), (8, 128)), r"shape=\(20,\) is not the size"),
+    (((20, 300), (8, 0)), r"block=\(8, 0\) is not the size"),
+    (((20, 300), (8.0, 128)), r"block=\(8.0, 128\) is not the size"),
+    (((20, 300), (4, 128)), "into 5 x 3 blocks, but there is room for 4"),
     (((20, 300), (8, 128), (3, 0)), r"step=\(3, 0\) is not in the table: it has 3 x 3 blocks"),
     (((20, 300), (8, 128), (0, -1)), "is not in the table"),
     (((20, 300), (8, 128), (0,)), "is not in the table"),
@@ -119,8 +119,8 @@ def test_bodies_are_drawn_on_one_scale():
         "unroll=1: a body of 40 bundles, run 8 times",
         "unroll=4: a body of 160 bundles, run 8 times, 40",
     ]
-    assert "40.0 for each turn of the source" in widget.captions[1]
-    assert widget.captions[1].endswith("10.0 cycles a turn, predicted (compiler).")
+    assert "40.0 for each iteration of the source" in widget.captions[1]
+    assert widget.captions[1].endswith("10.0 cycles an iteration, predicted (compiler).")
     lanes = [svg.count('height="20"') for svg in widget.drawings]
     assert lanes[1] == 4 * lanes[0], "a box for each bundle and unit"
     bundle = widget._repr_mimebundle_()[0]

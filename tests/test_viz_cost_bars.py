@@ -41,7 +41,7 @@ def test_bars_are_as_long_as_the_logarithm_of_a_price():
 
 def test_what_it_says():
     said = viz.cost_bars(PRICES, all_rows=True)._repr_mimebundle_()[0]["text/plain"]
-    assert "sin(x): 37\nerfc(x): refused\nCycles for 1,024 numbers, predicted (compiler), jax 0.11.2" in said
+    assert "sin(x): 37\nerfc(x): refused\nCycles for 1,024 elements, predicted (compiler), jax 0.11.2" in said
 
 
 @pytest.mark.parametrize("bars", [viz.cost_bars(PRICES, all_rows=True), viz.cost_bars(compiler.op_prices())])
@@ -52,5 +52,5 @@ def test_the_still(bars):
 
 
 def test_an_unknown_column_is_refused():
-    with pytest.raises(ValueError, match="column='f64' is none of the prices'. Say f32, v5e; int32, v5e"):
+    with pytest.raises(ValueError, match="column='f64' is not a column of the prices. Choose f32, v5e; int32, v5e"):
         viz.cost_bars(PRICES, "f64")

@@ -144,7 +144,7 @@ def test_what_is_no_curve_is_refused(given, says):
 
 def test_a_density_that_is_not_there_is_refused():
     with pytest.raises(
-        ValueError, match="shown=0.3 is no density of the curves, but must be None or one of the densit"
+        ValueError, match="shown=0.3 is not a density of the curves: it must be None or one of the densit"
     ):
         viz.density_dial(by_density(), DENSE, shown=0.3)
     assert viz.density_dial(by_density(), DENSE, shown=DENSITIES[0]).at == [0]

@@ -43,15 +43,15 @@ def test_every_map_is_legible_and_shows_each_visit():
 @pytest.mark.parametrize(
     "sizes, tiles, at, says",
     [
-        ({}, (8,), (0, 0), r"sizes=\{\} is no map of names to sizes"),
-        ([8, 8], (8,), (0, 0), r"sizes=\[8, 8\] is no map"),
+        ({}, (8,), (0, 0), r"sizes=\{\} is not a dict of names and sizes"),
+        ([8, 8], (8,), (0, 0), r"sizes=\[8, 8\] is not a dict"),
         ({"a": [8, -8]}, (8,), (0, 0), r"sizes\['a'\]=\[8, -8\] must be 1 to 16 integers, none below 0"),
         ({"a": [0, 0]}, (8,), (0, 0), "not all 0"),
         ({"a": [1] * 17}, (1,), (0, 0), "must be 1 to 16 integers"),
         ({"a": [8], "b": [16]}, (8,), (0, 0), r"sums \{'a': 8, 'b': 16\}, but must all have one"),
         ({"a": [8]}, (3,), (0, 0), "tiles holds 3, but each must divide 8 rows into at most 64 tiles"),
         ({"a": [130]}, (2,), (0, 0), "at most 64 tiles"),
-        ({"a": [1] * 8}, (8,), (0, 0), r"of sizes\['a'\] more than 6 experts meet in a tile of 8; try smaller tiles"),
+        ({"a": [1] * 8}, (8,), (0, 0), r"in sizes\['a'\], more than 6 experts meet in a tile of 8; try smaller tiles"),
         ({"a": [8]}, (8,), (1, 0), r"at=\(1, 0\) names no map, but must be two numbers, below 1 and 1"),
     ],
 )

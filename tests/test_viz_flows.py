@@ -94,18 +94,18 @@ def test_what_is_kept_for_the_way_back():
 
 def test_a_gradient_in_words():
     said = viz.gradient_flow(GELU).text
-    assert "Kept for the way back: x (64 MiB), w (8 MiB), y (128 MiB), together 200 MiB." in said
-    assert "Kept for the way back: x (64 MiB), w (8 MiB), together 72 MiB." in said
+    assert "Kept for the backward pass: x (64 MiB), w (8 MiB), y (128 MiB), together 200 MiB." in said
+    assert "Kept for the backward pass: x (64 MiB), w (8 MiB), together 72 MiB." in said
     assert "Forward 456 MiB, backward 784 MiB: 1.59 ms." in said and "predicted (model)" in said
     nothing = viz.gradient_flow({"v": (FUSED, [viz.Stage("back", {"do": MIB})])}).text
-    assert "Nothing is kept for the way back." in nothing
+    assert "Nothing is kept for the backward pass." in nothing
 
 
 def test_the_backward_stages_run_up_and_the_forward_ones_down():
     shown = words(still(viz.gradient_flow({"save y": SAVED})))
     assert shown.index("product") < shown.index("gelu")
     assert shown.index("product for") < shown.index("gelu", shown.index("gelu") + 1), "the last stands above the first"
-    assert {"forward ↓", "backward ↑", "HBM", "kept for the way back"} <= set(shown)
+    assert {"forward ↓", "backward ↑", "HBM", "kept for the backward pass"} <= set(shown)
 
 
 def test_every_step_has_words_and_its_running_total():
@@ -116,7 +116,7 @@ def test_every_step_has_words_and_its_running_total():
     assert unfused["says"][1].endswith("writes m (32 KiB). 1 of 4 stages: 64.03 MiB, 81.9 us.")
     saved = gradient.flows[0]["says"]
     assert saved[2].startswith("gelu reads y (128 MiB) and writes o (128 MiB). Forward 456 MiB: ")
-    assert "Forward 456 MiB, backward 384 MiB: " in saved[3] and "Kept for the way back" in saved[3]
+    assert "Forward 456 MiB, backward 384 MiB: " in saved[3] and "Kept for the backward pass" in saved[3]
     for flow in (*traffic.flows, *gradient.flows):
         for svg in flow["drawings"]:
             numbers = {int(n) for n in re.findall(r'data-stage="(\d+)"', svg)}
@@ -146,15 +146,15 @@ def look_at(widget):
 
 
 WRONG_STAGES = [
-    (dict(name=""), "Stage: name='' is no name"),
-    (dict(name=3), "Stage: name=3 is no name"),
+    (dict(name=""), "Stage: name='' is not a name"),
+    (dict(name=3), "Stage: name=3 is not a name"),
     (dict(name="a"), "Stage: 'a' neither reads nor writes an array"),
-    (dict(name="a", reads=["x"]), r"Stage: reads=\['x'\] is no dict of array -> bytes"),
-    (dict(name="a", reads={"x": -1}), r"Stage: reads\['x'\]=-1 are no bytes"),
-    (dict(name="a", writes={"x": 1.5}), r"Stage: writes\['x'\]=1.5 are no bytes"),
-    (dict(name="a", writes={"x": True}), r"Stage: writes\['x'\]=True are no bytes"),
+    (dict(name="a", reads=["x"]), r"Stage: reads=\['x'\] is not a dict of array -> bytes"),
+    (dict(name="a", reads={"x": -1}), r"Stage: reads\['x'\]=-1 is not a number of bytes"),
+    (dict(name="a", writes={"x": 1.5}), r"Stage: writes\['x'\]=1.5 is not a number of bytes"),
+    (dict(name="a", writes={"x": True}), r"Stage: writes\['x'\]=True is not a number of bytes"),
     (dict(name="a", reads={" ": 1}), "for an array that has a name"),
-    (dict(name="a", reads={str(n): 1 for n in range(9)}), "moves 9 arrays, and there is room for 8"),
+    (dict(name="a", reads={str(n): 1 for n in range(9)}), "moves 9 arrays, but there is room for 8"),
 ]
 
 
@@ -174,14 +174,14 @@ def test_a_stage_stays_as_it_is():
 
 
 WRONG_VARIANTS = [
-    (viz.traffic, [], r"traffic: variants=\[\] is no dict of name -> stages"),
-    (viz.traffic, {}, "traffic: variants={} is no dict"),
-    (viz.traffic, {"a": []}, r"traffic: variants\['a'\] is \[\]. Say a list of viz.Stage"),
+    (viz.traffic, [], r"traffic: variants=\[\] is not a dict of name -> stages"),
+    (viz.traffic, {}, "traffic: variants={} is not a dict"),
+    (viz.traffic, {"a": []}, r"traffic: variants\['a'\] is \[\]. Give a list of viz.Stage"),
     (viz.traffic, {"a": FUSED[0]}, r"traffic: variants\['a'\] is Stage"),
     (viz.traffic, {"a": ["matmul"]}, r"traffic: variants\['a'\] is \['matmul'\]"),
-    (viz.traffic, {"a": FUSED * 13}, "has 13 stages, and there is room for 12"),
-    (viz.traffic, {str(n): FUSED for n in range(5)}, "5 variants are too many to compare. Say up to 4"),
-    (viz.gradient_flow, {"a": FUSED}, r"gradient_flow: variants\['a'\] is .* Say two lists of stages"),
+    (viz.traffic, {"a": FUSED * 13}, "has 13 stages, but there is room for 12"),
+    (viz.traffic, {str(n): FUSED for n in range(5)}, "5 variants are too many to compare. Give at most 4"),
+    (viz.gradient_flow, {"a": FUSED}, r"gradient_flow: variants\['a'\] is .* Give two lists of stages"),
     (viz.gradient_flow, {"a": (FUSED, [])}, r"gradient_flow: variants\['a'\]\[1\], backward, is \[\]"),
     (viz.gradient_flow, {"a": (None, FUSED)}, r"gradient_flow: variants\['a'\]\[0\], forward, is None"),
 ]

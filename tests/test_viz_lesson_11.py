@@ -89,7 +89,7 @@ def test_a_search_in_words():
     told = str(viz.search_map(SECONDS, asked=[(128, 128, 256)]))
     assert told == (
         "4 choices, 1 refused, 2 within 1.1 times the shortest, which is 2.0 us, predicted (compiler), with bm 128, "
-        "bk 128, bn 256. Asked about: 1."
+        "bk 128, bn 256. The search tried 1."
     )
     with pytest.raises(ValueError, match="none of the choices"):
         viz.search_map({(128, 128, 128): None})

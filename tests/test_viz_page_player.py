@@ -136,7 +136,7 @@ def test_the_words_of_a_step():
     stuck = simulate(ALL_STUCK, 2, 4)
     assert said(stuck, 1, ALL_STUCK, Pool(2, 4, 8)) == (
         "Step 1. A and B need a page each for the next token, and none is free. So no sequence can go on. A server "
-        "would now take the pages of one and compute it again later."
+        "would now take the pages of one sequence and recompute it later."
     )
     apart = [Request(0, 1, 1), Request(9, 1, 1)]
     assert said(simulate(apart, 1, 4), 5, apart, Pool(1, 4, 2)) == (
@@ -212,10 +212,10 @@ def test_the_browser_paints_as_the_still_does():
 
 TWO = [(0, 5, 3), (1, 4, 6)]
 NO_PLAYER = [
-    (([],), r"requests=\[\] is no list of requests. It may have 1 to 8 of \(step in which it arrives"),
-    (([(0, 1, 1)] * 9,), "is no list of requests"),
-    ((7,), "requests=7 is no list of requests"),
-    (("abc",), "requests='abc' is no list"),
+    (([],), r"requests=\[\] is not a list of requests. It may have 1 to 8 of \(step in which it arrives"),
+    (([(0, 1, 1)] * 9,), "is not a list of requests"),
+    ((7,), "requests=7 is not a list of requests"),
+    (("abc",), "requests='abc' is not a list"),
     (([(0, 1)],), r"requests\[0\] is \(0, 1\), but must be three integers: the step in which it arrives, 0 or more"),
     (([(0, 1, 1), (-1, 1, 1)],), r"requests\[1\] is \(-1, 1, 1\)"),
     (([(0, 0, 1)],), r"requests\[0\] is \(0, 0, 1\)"),
@@ -232,18 +232,18 @@ NO_PLAYER = [
         r"requests\[1\] is \(490, 1, 20\), which ends after more than 500 steps",
     ),
     (([(0, 1, 250), (0, 1, 250), (0, 1, 250)], 1, 251), "takes 753 steps. It may take 500 steps at most"),
-    ((TWO, 0), "room=0 is no number of pages. It may be an integer from 1 to 64. Try room=24"),
-    ((TWO, 65), "room=65 is no number"),
-    ((TWO, 4.0), "room=4.0 is no number"),
-    ((TWO, True), "room=True is no number"),
-    ((TWO, 4, 0), "page=0 is no number of tokens. It may be an integer from 1 to 256. Try page=16"),
-    ((TWO, 4, "16"), "page='16' is no number"),
+    ((TWO, 0), "room=0 is not a number of pages. It may be an integer from 1 to 64. Try room=24"),
+    ((TWO, 65), "room=65 is not a number"),
+    ((TWO, 4.0), "room=4.0 is not a number"),
+    ((TWO, True), "room=True is not a number"),
+    ((TWO, 4, 0), "page=0 is not a number of tokens. It may be an integer from 1 to 256. Try page=16"),
+    ((TWO, 4, "16"), "page='16' is not a number"),
     (
         (TWO, 4, 4, 9),
-        "reserve=9 is no number of tokens to reserve. It may be an integer from 10, which the longest",
+        "reserve=9 is not a number of tokens to reserve. It may be an integer from 10, which the longest",
     ),
-    ((TWO, 4, 4, 10**7), "reserve=10000000 is no number"),
-    ((TWO, 4, 4, 12.0), r"reserve=12.0 is no number .* Try reserve=10, or leave it out"),
+    ((TWO, 4, 4, 10**7), "reserve=10000000 is not a number"),
+    ((TWO, 4, 4, 12.0), r"reserve=12.0 is not a number .* Try reserve=10, or leave it out"),
 ]
 
 

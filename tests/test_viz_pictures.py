@@ -18,7 +18,7 @@ def test_chains_overlap_where_there_are_several_sums():
 
 def test_what_is_folded_over_each_axis():
     told = str(viz.sum_over_axis(16))
-    assert "over axis 0, leading: 16 registers are added to one another, whole: 15 additions" in told
+    assert "over axis 0, leading: 16 whole registers are added to one another: 15 additions" in told
     assert "each of 16 registers is folded 3 times" in told and "128 lanes to 1" in told
     with pytest.raises(ValueError, match="leading=1 must be a whole number, 2 or more"):
         viz.sum_over_axis(1)

@@ -198,7 +198,7 @@ def test_blocks_take_work_and_bytes_with_them():
     one, four = (pipeline_lanes.played(data, settings(work=100.0, block=block)) for block in (1.0, 4.0))
     assert (one.work, four.work) == (130.0, 430.0) and four.parts["bytes"] == pytest.approx(4 * one.parts["bytes"])
     said = pipeline_words.hints(data | {"notes": []}, settings(work=100.0, block=4.0), four)
-    assert any("Blocks × 4: bytes and work are taken to grow" in hint for hint in said)
+    assert any("Blocks × 4: bytes and work are assumed to grow" in hint for hint in said)
 
 
 def test_a_kernel_all_of_whose_reads_have_one_buffer_opens_with_one():
@@ -270,15 +270,15 @@ def test_ticks_are_round_and_few():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (dict(buffers=0), "buffers=0 will not do: it is a whole number, 1 to 8"),
-        (dict(buffers=2.0), "buffers=2.0 will not do"),
-        (dict(shown=33), "shown=33 will not do: it is a whole number, 1 to 32"),
-        (dict(block=0), "block=0 will not do"),
-        (dict(work=0), "work=0 are no cycles"),
-        (dict(work=float("nan")), "work=nan are no cycles"),
+        (dict(buffers=0), "buffers=0 is not valid: it must be a whole number from 1 to 8"),
+        (dict(buffers=2.0), "buffers=2.0 is not valid"),
+        (dict(shown=33), "shown=33 is not valid: it must be a whole number from 1 to 32"),
+        (dict(block=0), "block=0 is not valid"),
+        (dict(work=0), "work=0 is not a number of cycles"),
+        (dict(work=float("nan")), "work=nan is not a number of cycles"),
         (dict(latency="mine"), "latency='mine' is not known. Choose 'compiler' or 'timings'"),
         (dict(chip="v3"), "chip='v3' is not known"),
-        (dict(fn=added_up, block=4096), "block=4096 is for the plain kernel"),
+        (dict(fn=added_up, block=4096), "block=4096 is only for the plain kernel"),
     ],
     ids=lambda value: value if isinstance(value, str) else ", ".join(value),
 )

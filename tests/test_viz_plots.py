@@ -97,5 +97,5 @@ def test_the_style_changes_nothing_by_itself(fig):
 
 
 def test_who_cannot_see_it_is_told(fig):
-    with pytest.raises(ValueError, match="plot_picture: says is empty. Say in a sentence what is to be seen"):
+    with pytest.raises(ValueError, match="plot_picture: says is empty. Describe in a sentence what the plot shows"):
         viz.plot_picture(fig, " ")

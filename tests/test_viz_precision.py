@@ -38,9 +38,9 @@ def bundle(name: str, **traits) -> dict:
 
 def test_what_it_says_at_a_size():
     assert bundle("all", cursor=1)["text/plain"] == (
-        "K = 512. bf16 operands: 2.4e-3, about 2.6 digits right, 20,000 cycles; f32, one pass: 2.2e-3, about 2.7 "
-        "digits right, 23,000 cycles; f32, three passes: 1.3e-5, about 4.9 digits right; f32, six passes: no figure, "
-        "120,000 cycles. Cycles of one product, predicted (compiler)."
+        "K = 512. bf16 operands: 2.4e-3, about 2.6 digits correct, 20,000 cycles; f32, one pass: 2.2e-3, about 2.7 "
+        "digits correct, 23,000 cycles; f32, three passes: 1.3e-5, about 4.9 digits correct; f32, six passes: no "
+        "figure, 120,000 cycles. Cycles of one matmul, predicted (compiler)."
     )
     assert (
         bundle("no cycles")["text/plain"].startswith("K = 2,048.") and "cycles" not in bundle("no cycles")["text/plain"]
@@ -99,20 +99,20 @@ def test_the_still_has_its_cursor_where_it_is_set():
 
 
 WRONG = [
-    ((None,), "errors=None are no curves"),
-    (({},), "errors={} are no curves"),
-    (({"a": {}},), r"errors\['a'\]={} is no curve"),
-    (({"a": [1e-3]},), r"errors\['a'\]=\[0.001\] is no curve"),
-    (({"a": {128: 0.0}},), r"errors\['a'\]\[128\]=0.0 has no place on a log axis"),
-    (({"a": {128: float("nan")}},), "has no place on a log axis"),
-    (({"a": {128: "small"}},), "='small' has no place"),
-    (({"a": {0: 1e-3}},), r"K=0 in errors\['a'\] is no size"),
+    ((None,), "errors=None is not a dict of curves"),
+    (({},), "errors={} is not a dict of curves"),
+    (({"a": {}},), r"errors\['a'\]={} is not a curve"),
+    (({"a": [1e-3]},), r"errors\['a'\]=\[0.001\] is not a curve"),
+    (({"a": {128: 0.0}},), r"errors\['a'\]\[128\]=0.0 cannot be shown on a log axis"),
+    (({"a": {128: float("nan")}},), "cannot be shown on a log axis"),
+    (({"a": {128: "small"}},), "='small' cannot be shown"),
+    (({"a": {0: 1e-3}},), r"K=0 in errors\['a'\] is not a size"),
     (({"a": {1.5: 1e-3}},), "K=1.5 in"),
-    (({str(n): {1: 1} for n in range(7)},), "7 curves, and there is room for 6"),
-    ((ERRORS, [1]), r"cycles=\[1\] is no dict"),
+    (({str(n): {1: 1} for n in range(7)},), "7 curves, but there is room for 6"),
+    ((ERRORS, [1]), r"cycles=\[1\] is neither a dict"),
     ((ERRORS, {"f16": 3}), r"cycles\['f16'\] belongs to no curve. errors has: 'bf16 operands', "),
-    ((ERRORS, {"f32, one pass": 0}), r"cycles\['f32, one pass'\]=0 are no cycles"),
-    ((ERRORS, {"f32, one pass": None}), "=None are no cycles"),
+    ((ERRORS, {"f32, one pass": 0}), r"cycles\['f32, one pass'\]=0 is not a number of cycles"),
+    ((ERRORS, {"f32, one pass": None}), "=None is not a number of cycles"),
 ]
 
 

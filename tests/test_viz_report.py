@@ -111,7 +111,7 @@ def test_two_cores_of_a_megacore_have_two_shares_of_bandwidth():
         ("bare", "Compiles for v5e: no cycles were predicted."),
         (
             "no clock",
-            "Compiles for v6e: 23,884 cycles, predicted (compiler); no time, as the clock of v6e is not known;",
+            "Compiles for v6e: 23,884 cycles, predicted (compiler); no time, because the clock of v6e is not known;",
         ),
         ("not simulated", "Compiles for v5e: no cycles were predicted; 87 spills, 257 fills."),
         ("refused", "Refused by the v5e compiler. The kernel needs 18 MiB. Next: make the blocks smaller."),

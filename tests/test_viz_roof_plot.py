@@ -58,12 +58,12 @@ def test_the_ideal_crosses_where_n_over_3_meets_the_ridge():
     assert below.memory_s > below.compute_s and above.memory_s < above.compute_s
     assert above.flops / above.hbm_bytes == pytest.approx(721 / 3)
     assert hints(product(720, 720, 720, None), rates)[:2] == [
-        "N = 720: here compute and HBM take equally long.",
-        "Square products of bfloat16 have N/3 FLOPs/byte: from N = 721 on, compute binds on a v5e.",
+        "At N = 720, compute and HBM take equally long.",
+        "Square matmuls of bfloat16 have N/3 FLOPs/byte: from N = 721 on, compute binds on a v5e.",
     ]
     assert not any("equally long" in hint for hint in hints(product(700, 700, 700, None), rates))
     (far,) = [h for h in hints(product(64, 64, 64, None), rates) if "Square" in h]
-    assert far == "Square products of bfloat16 have N/3 FLOPs/byte.", "where the roofs meet is for the reader to find"
+    assert far == "Square matmuls of bfloat16 have N/3 FLOPs/byte.", "where the roofs meet is for the reader to find"
     (float32,) = [h for h in hints(product(1440, 1440, 1440, None, "float32"), rates) if "Square" in h]
     assert "N/6 FLOPs/byte: from N = 1,442 on" in float32  # 1,440 by the rule of thumb 240 * 6; the ridge is 240.2
 
@@ -92,21 +92,24 @@ def test_hints_say_whose_constants_and_what_does_not_run():
         return " ".join(hints(p, blocked_product.rates(chip=chip)))
 
     square = product(4096, 4096, 4096, (512, 1024, 1024))
-    assert "Fitted on published timings of a v5e" in said(square, "v5e")
-    assert "No published timing of a v4 was at hand. Fitted on a v5e: a step 297 ns at least" in said(square, "v4")
+    assert "Fitted to published timings of a v5e" in said(square, "v5e")
+    assert (
+        "No published timings of a v4 were available. Fitted to those of a v5e: a step takes 297 ns at least"
+        in said(square, "v4")
+    )
     whole = product(8192, 8192, 8192, (4096, 4096, 4096))
     assert "Cannot run: the blocks need 256 MiB of VMEM, and a v5e has 128 MiB." in said(whole, "v5e")
-    assert "above 16 MiB the compiler of a v5e refuses" in said(product(4096, 4096, 4096, (1024, 2048, 1024)), "v5e")
+    assert "Above 16 MiB, the compiler for a v5e refuses" in said(product(4096, 4096, 4096, (1024, 2048, 1024)), "v5e")
     assert "refuses" not in said(square, "v5e") and "padding" not in said(square, "v5e")
     assert "padding" in said(product(1100, 1024, 1024, (512, 512, 512)), "v5e")
-    assert "which one of 2 cores has for itself" in said(square, "v5p") and "cores" not in said(square, "v5e")
-    assert "18.7 ms is more than any one roof: with two buffers" in said(
+    assert "which one of 2 cores has to itself" in said(square, "v5p") and "cores" not in said(square, "v5e")
+    assert "18.7 ms is more than any single roof, because with two buffers" in said(
         product(8192, 8192, 8192, (256, 256, 256)), "v5e"
     )
-    assert "more than any one roof" not in said(square, "v5e")
-    assert "of one of 2 cores, and of the HBM that they share" in said(product(512, 512, 512, None), "v5p")
+    assert "more than any single roof" not in said(square, "v5e")
+    assert "for one of 2 cores and the HBM that they share" in said(product(512, 512, 512, None), "v5p")
     assert "cores" not in said(product(512, 512, 512, None), "v5e")
-    assert "no int8 rate of a v4" in said(product(512, 512, 512, None, "int8"), "v4")
+    assert "no int8 rate for a v4" in said(product(512, 512, 512, None, "int8"), "v4")
     assert "no int8 rate" not in said(product(512, 512, 512, None, "int8"), "v5e")
 
 
@@ -133,7 +136,7 @@ def test_the_still_picture_follows_the_settings_and_hides_points_of_another_chip
 def test_a_grid_too_long_to_read_has_no_still_picture_and_says_so():
     plot = viz.roof_plot(m=65536, k=65536, n=65536, blocks=(128, 128, 128))
     bundle = plot._repr_mimebundle_()[0]
-    assert "134,217,728 grid steps. Of more than 524,288 there is no still picture" in bundle["text/plain"]
+    assert "134,217,728 grid steps. There is no still picture of more than 524,288" in bundle["text/plain"]
     assert "no still picture" in " ".join(words(bundle["image/svg+xml"])) and overflowing(bundle["image/svg+xml"]) == []
 
 
@@ -147,11 +150,11 @@ def test_traits_are_settings_that_other_widgets_can_be_linked_to():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (dict(m=0), "m=0 is no size of an axis"),
-        (dict(n=4096.5), "n=4096.5 is no size"),
-        (dict(k=10**9), "k=1000000000 is no size"),
-        (dict(blocks=(512, 512)), r"blocks=\(512, 512\) are not three sizes"),
-        (dict(blocks=512), "blocks=512 are not three sizes"),
+        (dict(m=0), "m=0 is not the size of an axis"),
+        (dict(n=4096.5), "n=4096.5 is not the size"),
+        (dict(k=10**9), "k=1000000000 is not the size"),
+        (dict(blocks=(512, 512)), r"blocks=\(512, 512\) is not three sizes"),
+        (dict(blocks=512), "blocks=512 is not three sizes"),
         (dict(blocks=(512, 100, 512)), r"bk=100 in blocks=\(512, 100, 512\) is not legal"),
         (dict(blocks=(8, 128, 128), dtype="int8"), "bm a multiple of 32"),
         (dict(dtype="float64"), "dtype='float64' is not known here. Choose one of: bfloat16, float32, int8"),

@@ -60,7 +60,7 @@ def test_the_third_roof_is_the_cost_of_the_steps():
     assert "grid steps of matmul: 25 TFLOP/s" in words(roofs.svg([slow, matmul(name="XLA")], CHIP)), "whose roof it is"
     assert roofs.sentence([slow], CHIP) == (
         "matmul, predicted (model), reaches 20 TFLOP/s, 10 % of the compute roof above it. "
-        "Its grid steps alone hold it below 25 TFLOP/s."
+        "Its grid steps alone keep it below 25 TFLOP/s."
     )
     assert "grid steps" not in " ".join(words(roofs.svg([matmul()], CHIP)))
     assert "Two roofs of v5e" in words(roofs.svg([matmul()], CHIP)), "the heading counts what is drawn"
@@ -118,7 +118,7 @@ def test_no_points_give_the_roofs_and_a_sentence():
 @pytest.mark.parametrize("field", ["flops", "hbm_bytes", "seconds"])
 @pytest.mark.parametrize("value", [0, -1, math.nan])
 def test_a_point_without_a_place_is_refused(field, value):
-    with pytest.raises(ValueError, match=f"matmul: {field}=.*has no place on log axes"):
+    with pytest.raises(ValueError, match=f"matmul: {field}=.*cannot be shown on log axes"):
         matmul(**{field: value})
 
 

@@ -58,7 +58,7 @@ def test_the_caption_says_what_happens():
     widget = viz.systolic_stepper()
     said = [systolic.caption(widget.x, widget.w, cycle) for cycle in range(15)]
     assert said[0].startswith("Before the first cycle. The 4 x 4 weights lie in their cells")
-    assert said[1] == "Cycle 1 of 14: 1 of 16 cells work. Nothing is out yet: a sum has 4 rows to pass."
+    assert said[1] == "Cycle 1 of 14: 1 of 16 cells work. Nothing is out yet: a sum passes through 4 rows."
     assert "Out comes y[0, 0]. The first result, after 4 cycles" in said[4]
     assert said[7].endswith("Row 0 of y is complete, after 7 cycles.") and "16 of 16 cells work" in said[7]
     assert said[8].endswith("Row 1 of y is complete: one row a cycle from now on.")
@@ -78,7 +78,7 @@ def test_the_still_is_a_cycle_from_the_middle(rows, columns):
 def test_an_array_that_nobody_could_look_at_is_refused():
     for size in (0, 9, 2.0, True, "4"):
         with pytest.raises(
-            ValueError, match="systolic_stepper: rows=.* is no size to look at. Say a whole number, 1 to 8"
+            ValueError, match="systolic_stepper: rows=.* is not a size to show. Give a whole number from 1 to 8"
         ):
             viz.systolic_stepper(size, 4)
     with pytest.raises(ValueError, match="columns=0"):

@@ -35,8 +35,8 @@ def test_the_plan_of_an_array(shape, dtype, registers, empty, drawn):
 def test_what_it_says():
     said = viz.tile_painter((3, 20, 200))._repr_mimebundle_()[0]["text/plain"]
     assert said == (
-        "float32[3, 20, 200]: 12,000 numbers in 18 registers. 34.9 % of the places are empty. In memory it takes "
-        "72 KiB, in tiles of 8 x 128. Each of the 3 slices of the leading axes begins registers of its own."
+        "float32[3, 20, 200]: 12,000 elements in 18 registers. 34.9 % of the places are empty. In memory it takes "
+        "72 KiB, in tiles of 8 x 128. Each of the 3 slices of the leading axes begins new registers."
     )
 
 
@@ -50,11 +50,11 @@ def test_the_still(shape, dtype):
 
 
 WRONG = [
-    ({"shape": (128,)}, r"shape=\(128,\) is no shape to paint"),
-    ({"shape": (0, 8)}, "is no shape to paint. Say two to five whole numbers"),
-    ({"shape": (8, 2.0)}, "is no shape"),
+    ({"shape": (128,)}, r"shape=\(128,\) is not a shape to paint"),
+    ({"shape": (0, 8)}, "is not a shape to paint. Give two to five whole numbers"),
+    ({"shape": (8, 2.0)}, "is not a shape"),
     ({"shape": (8, 10**7)}, "1 to 1,000,000"),
-    ({"dtype": "float64"}, "dtype='float64' is none it knows. Say one of float32, bfloat16, int8"),
+    ({"dtype": "float64"}, "dtype='float64' is not known. Choose one of float32, bfloat16, int8"),
 ]
 
 

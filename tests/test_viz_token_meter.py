@@ -107,17 +107,20 @@ def test_the_still_follows_the_settings():
 
 
 NO_METER = [
-    ({"parameters": 0}, "parameters=0 is no number of parameters. It may be a number from 1e.06 to 1e.13. Try parame"),
-    ({"parameters": math.nan}, "parameters=nan is no number"),
-    ({"parameters": math.inf}, "parameters=inf is no number"),
-    ({"parameters": "8b"}, "parameters='8b' is no number"),
-    ({"parameters": True}, "parameters=True is no number"),
+    (
+        {"parameters": 0},
+        "parameters=0 is not a number of parameters. It may be a number from 1e.06 to 1e.13. Try parame",
+    ),
+    ({"parameters": math.nan}, "parameters=nan is not a number"),
+    ({"parameters": math.inf}, "parameters=inf is not a number"),
+    ({"parameters": "8b"}, "parameters='8b' is not a number"),
+    ({"parameters": True}, "parameters=True is not a number"),
     ({"layers": 0}, "layers=0 is out of range. It may be an integer from 1 to 1,000. Try layers=32"),
     ({"kv_heads": 8.0}, "kv_heads=8.0 is out of range. It may be an integer from 1 to 1,024. Try kv_heads=8"),
     ({"head": 2048}, "head=2048 is out of range"),
     ({"head": True}, "head=True is out of range"),
-    ({"chip": "v4"}, "chip='v4' is not among the chips to choose. It may be 'v5e', 'v6e', 'v5p'. Try chip='v5e'"),
-    ({"chip": None}, "chip=None is not among"),
+    ({"chip": "v4"}, "chip='v4' is not one of the chips. It may be 'v5e', 'v6e', 'v5p'. Try chip='v5e'"),
+    ({"chip": None}, "chip=None is not one of"),
 ]
 
 

@@ -89,15 +89,17 @@ def said(table) -> str:
 
 
 def test_the_limit_is_the_kernels_own_where_it_asks():
-    assert "12 MiB too much: 28 MiB needed, and the kernel may use 16 MiB. The compiler would refuse." in said(
+    assert "12 MiB too much: the kernel needs 28 MiB, and may use 16 MiB. The compiler would refuse it." in said(
         viz.vmem_table(LARGE, SQUARE, SQUARE)
     )
-    assert "A v5e has 128 MiB: smaller blocks help, or vmem_limit_bytes." in said(viz.vmem_table(LARGE, SQUARE, SQUARE))
+    assert "A v5e has 128 MiB: smaller blocks help, or a larger vmem_limit_bytes." in said(
+        viz.vmem_table(LARGE, SQUARE, SQUARE)
+    )
     asks = functools.partial(LARGE, vmem_limit_bytes=40 << 20)
     assert "Fits: 28 MiB of 40 MiB used, 12 MiB free." in said(viz.vmem_table(asks, SQUARE, SQUARE))
     assert "Fits: 28 MiB of 32 MiB used" in said(viz.vmem_table(LARGE, SQUARE, SQUARE, chip="v6e"))
     small = said(viz.vmem_table(asks, SQUARE, SQUARE, chip="v4"))  # 40 MiB are more than a v4 has
-    assert "No vmem_limit_bytes helps: a v4 has 16 MiB." in small
+    assert "A larger vmem_limit_bytes does not help: a v4 has 16 MiB." in small
 
 
 def test_what_if_is_counted_again():
@@ -125,7 +127,12 @@ def test_what_if_is_counted_again():
             "axis 1: 100 is not legal. It is a multiple of 128, or the whole axis.",
         ),
         (matmul, (SQUARE, SQUARE), [[512, 100]], "Nearest: 128 or 4096, the whole axis."),
-        (add, (VECTOR, VECTOR), [[300]], "It is a multiple of 1024, a power of two from 128 on, or the whole axis."),
+        (
+            add,
+            (VECTOR, VECTOR),
+            [[300]],
+            "It is a multiple of 1024, a power of two of at least 128, or the whole axis.",
+        ),
         (add, (VECTOR, VECTOR), [[300]], "Nearest: 256, 512 or 4096, the whole axis."),
         (add, (VECTOR, VECTOR), [[64]], "Nearest: 128 or 4096, the whole axis."),
         (

@@ -153,8 +153,8 @@ def unwritten(fn: Callable, *args, chip: str) -> str:
             if output.pipelined and output.aliases is None and (left := output.unvisited()):
                 blocks = np.prod(output.blocks)
                 return (
-                    f"no result: no step writes {len(left)} of the {blocks} blocks of {output.name}, for example {left[0]}. "
-                    f"The grid is {call.grid}: do the blocks divide the array?"
+                    f"no result: no step writes {len(left)} of the {blocks} blocks of {output.name}, for example "
+                    f"{left[0]}. The grid is {call.grid}: do the blocks divide the array?"
                 )
     return ""
 

@@ -81,7 +81,9 @@ def test_cells_in_words(open_viewer):
 
 def test_it_opens_at_the_busiest_loop(open_viewer):
     with open_viewer() as page:
-        assert loop(page) == "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop around it comes to it."
+        assert (
+            loop(page) == "Loop of 12 bundles, 20 to 31. It runs 13 iterations each time the loop around it reaches it."
+        )
         assert details(page).startswith("Bundle 20, issued 117 times at most")
         assert "load v1 = vld [vmem:[s2]] kernel.py line 7: o_ref[...] = jnp.exp(x_ref[...] * 2.0)" in details(page)
         assert page.locator(".course-details mark").first.inner_text() == "x_ref[...] * 2.0"

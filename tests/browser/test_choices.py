@@ -47,5 +47,5 @@ def test_by_keys_alone(open_painter):
 def test_what_python_sets_is_shown(open_painter):
     with open_painter() as page:
         page.evaluate("model.set('at', [0, 0, 3])")
-        assert caption(page).startswith("Rows 0 to 7, all of them the table's")
+        assert caption(page).startswith("Rows 0 to 7, all of them in the table")
         assert page.locator("fieldset").nth(2).locator("input:checked").count() == 1

@@ -53,7 +53,7 @@ def test_stage_by_stage_by_keys_and_slider(browser):
 
 def test_buttons_and_where_the_keys_go_on(browser):
     with traffic(browser) as page:
-        assert page.get_by_role("button", name="One stage on").is_disabled()
+        assert page.get_by_role("button", name="One stage forward").is_disabled()
         page.get_by_role("button", name="One stage back").click()
         page.locator("svg").first.click()
         page.keyboard.press("ArrowLeft")

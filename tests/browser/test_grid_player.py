@@ -96,7 +96,7 @@ def test_what_is_carried_is_shown_part_by_part(browser):
         assert "course-garbage" in rows.nth(0).get_attribute("class")
         assert "course-garbage" not in rows.nth(1).get_attribute("class")
         for step in (7, 11, 11):
-            page.get_by_role("button", name="On to the next step at which all parts are in acc_ref").click()
+            page.get_by_role("button", name="Go to the next step at which acc_ref holds all parts").click()
             at_step(page, step)
 
 
@@ -143,7 +143,7 @@ def test_buttons_and_slider(page):
     at_step(page, 40)
     page.locator(".course-next-copy").click()
     at_step(page, 41)
-    page.get_by_role("button", name="On to the next copy out of the core of o_ref").click()
+    page.get_by_role("button", name="Go to the next copy of o_ref out of the core").click()
     at_step(page, 43)
 
 
@@ -337,4 +337,4 @@ def test_what_cannot_be_read_stands_below(browser):
     fn, args = by_hand(depends_on_data=True)
     with open_widget(browser, viz.grid_player(fn, *args)) as page:
         assert "The copies that kernel makes by hand are not counted" in page.locator(".course-notes").inner_text()
-        assert "without what is not counted" in page.locator(".course-ledger tfoot").inner_text()
+        assert "except what is not counted" in page.locator(".course-ledger tfoot").inner_text()

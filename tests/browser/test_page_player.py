@@ -67,7 +67,7 @@ def test_bars_are_as_long_as_what_is_taken(page):
 
 
 def test_forth_and_back_by_buttons_keys_and_slider(page):
-    on, back = (page.get_by_role("button", name=f"One step {where}") for where in ("on", "back"))
+    on, back = (page.get_by_role("button", name=f"One step {where}") for where in ("forward", "back"))
     assert back.get_attribute("aria-disabled") == "true"
     on.click()
     page.keyboard.press("ArrowRight")

@@ -107,13 +107,13 @@ def numbered(time: float | None) -> float:
 EVERY_SECOND = {"reads": [32 << 10, 0] * 128}
 SAID = [
     ("plain", {}, 1, "fills buffer 1 until 1,277. The core does not wait. It works from 1,459 to 1,709."),
-    ("plain", {}, 2, "Step 2: its read, asked for at 1,459, fills buffer 0 until 2,736. The core waits 1,027 cycles "
+    ("plain", {}, 2, "Step 2: its read, requested at 1,459, fills buffer 0 until 2,736. The core waits 1,027 cycles "
      "for it. It works from 2,736 to 2,986. The result leaves from 2,986 on and is gone at 3,502."),
     ("plain", EVERY_SECOND, 3, "Step 3 reads nothing ahead. The core does not wait."),
-    ("plain", EVERY_SECOND, 4, "Step 4: its read, asked for at 2,986, fills buffer 0 until"),
+    ("plain", EVERY_SECOND, 4, "Step 4: its read, requested at 2,986, fills buffer 0 until"),
     ("plain, many buffers", {}, 10, "buffer 2 until 1,915. The core waits 194 cycles for the write of step 8."),
     ("one buffer", {}, 1, "fills buffer 0 until 2,571. The core waits 1,209 cycles for it."),
-    ("a row alone", {}, 4, "until 4,920. A block that has one buffer is asked for at 4,920. The core waits 1,861"),
+    ("a row alone", {}, 4, "until 4,920. A block that has one buffer is requested at 4,920. The core waits 1,861"),
     ("a row alone", {}, 5, "until 5,368. The core does not wait."),
 ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_nonsense_in_a_box_is_said_and_not_taken(open_chart):
         for nonsense, taken in (("", "250"), ("2.5", "250"), ("0", "1"), ("99999999", "1000000")):
             page.get_by_label("work, cycles a step").fill(nonsense)
             page.get_by_label("work, cycles a step").press("Enter")
-            assert "will not do" in page.locator(".course-message").inner_text(), nonsense
+            assert "is not valid" in page.locator(".course-message").inner_text(), nonsense
             assert page.get_by_label("work, cycles a step").input_value() == taken
             page.get_by_role("button", name="Back to the kernel's own pipeline").click()
         assert page.locator(".course-message").inner_text() == ""

@@ -166,7 +166,7 @@ def test_the_point_can_be_dragged_to_the_crossover(open_plot):
         page.mouse.move(x, y)
         page.mouse.down()
         page.mouse.move(ridge, y)
-        page.get_by_text("here compute and HBM take equally long").wait_for()
+        page.get_by_text("compute and HBM take equally long").wait_for()
         page.mouse.up()
         assert 705 <= state(page)["m"] <= 736
 
@@ -210,7 +210,7 @@ def test_the_crossover_is_a_stop_of_the_arrow_keys(open_plot):
         for _ in range(2):
             page.keyboard.press("ArrowRight")
         assert state(page)["m"] == 720
-        assert "N = 720: here compute and HBM take equally long." in page.locator(".course-hints").inner_text()
+        assert "At N = 720, compute and HBM take equally long." in page.locator(".course-hints").inner_text()
         page.keyboard.press("ArrowUp")
         assert "no blocks" in page.locator(".course-message").inner_text()
 
@@ -241,9 +241,9 @@ def test_every_control_changes_the_plot(open_plot):
         page.get_by_label("dtype").select_option("int8")
         assert "result of int8 is int32" in page.locator(".course-hints").inner_text()
         page.get_by_label("chip").select_option("v4")
-        assert "Fitted on a v5e" in page.locator(".course-hints").inner_text()
+        assert "Fitted to those of a v5e" in page.locator(".course-hints").inner_text()
         assert page.locator(".course-measured").count() == 0
-        assert "those of a v5e" in page.locator(".course-published").inner_text()
+        assert "are for a v5e" in page.locator(".course-published").inner_text()
         page.get_by_label("ideal").check()
         assert shown(page)["grid steps"] == "none counted" and page.locator(".course-third-roof").count() == 0
         assert page.get_by_label("bm", exact=True).is_disabled()
@@ -258,7 +258,7 @@ def test_what_is_not_legal_is_said_and_mended(open_plot):
         box = page.get_by_label("bk", exact=True)
         box.fill("1000")
         box.press("Enter")
-        assert "bk = 1000 will not do: it is a multiple of 128" in page.locator(".course-message").inner_text()
+        assert "bk = 1000 is not valid: it must be a multiple of 128" in page.locator(".course-message").inner_text()
         assert state(page)["bk"] == 1024 and box.input_value() == "1024"
         box = page.get_by_label("m", exact=True)
         box.fill("")

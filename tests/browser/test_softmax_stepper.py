@@ -70,7 +70,7 @@ def test_the_browser_computes_and_says_what_python_does(open_stepper):
 
 def test_forth_and_back_by_buttons_and_keys(open_stepper):
     with open_stepper() as page:
-        on, back = (page.get_by_role("button", name=f"One step {where}") for where in ("on", "back"))
+        on, back = (page.get_by_role("button", name=f"One step {where}") for where in ("forward", "back"))
         assert table(page) == expected(SCORES, upto=0)
         on.click()
         page.keyboard.press("ArrowRight")

@@ -40,7 +40,7 @@ def test_forth_and_back_by_buttons_keys_and_slider(open_stepper):
     with open_stepper() as page:
         assert caption(page).startswith("Before the first cycle.") and page.locator(".course-works").count() == 0
         assert page.get_by_role("button", name="One cycle back").is_disabled()
-        page.get_by_role("button", name="One cycle on").click()
+        page.get_by_role("button", name="One cycle forward").click()
         assert page.evaluate("model.get('cycle')") == 1 and page.locator(".course-works").count() == 1
         for _ in range(3):
             page.keyboard.press("ArrowRight")
@@ -50,7 +50,7 @@ def test_forth_and_back_by_buttons_keys_and_slider(open_stepper):
         assert page.evaluate("model.get('cycle')") == 3 and "Nothing is out yet" in caption(page)
         page.keyboard.press("End")
         assert caption(page).endswith("All of y is out.")
-        assert page.get_by_role("button", name="One cycle on").is_disabled()
+        assert page.get_by_role("button", name="One cycle forward").is_disabled()
         page.get_by_label("Cycle", exact=True).fill("7")
         assert page.locator(".course-works").count() == 16
         page.get_by_role("button", name="Reset").click()

@@ -46,6 +46,6 @@ def test_typing_and_keys(browser):
         assert page.evaluate("model.get('dtype')") == "int8" and "32 registers" in words.inner_text()
         typed.fill("1024")
         assert "Type two to five whole numbers" in words.inner_text()
-        assert page.evaluate("model.get('shape')") == [1024, 1], "what is no shape changes nothing"
+        assert page.evaluate("model.get('shape')") == [1024, 1], "what is not a shape changes nothing"
         page.evaluate("model.set('shape', [8, 128])")
-        assert "1,024 numbers in 1 register." in words.inner_text()
+        assert "1,024 elements in 1 register." in words.inner_text()

@@ -80,7 +80,7 @@ def test_the_figures_in_the_browser_are_pythons(open_table, fn, args):
 
 def test_it_opens_with_the_kernels_own_blocks(open_table):
     with open_table(LARGE, SQUARE, SQUARE) as page:
-        assert judged(page).startswith("✗ 12 MiB too much: 28 MiB needed, and the kernel may use 16 MiB.")
+        assert judged(page).startswith("✗ 12 MiB too much: the kernel needs 28 MiB, and may use 16 MiB.")
         assert "input window" in row(page, "x_ref") and row(page, "x_ref").endswith("8 MiB")
         assert "(1024, 1024)" in row(page, "acc_ref") and row(page, "acc_ref").endswith("1 4 MiB")
 
@@ -135,7 +135,7 @@ def test_padding_and_illegal_sizes_are_said(open_table):
         assert judged(page).startswith("✓ Fits")
         for nonsense in ("", "0", "2.5"):
             enter(page, "x_ref", 0, nonsense)
-            assert "is no size" in page.locator(".course-complaints").inner_text(), nonsense
+            assert "is not a size" in page.locator(".course-complaints").inner_text(), nonsense
             assert size(page, "x_ref", 0).input_value() == "48"
 
 

@@ -49,10 +49,10 @@ def _cell(file: str) -> bool:
 def loop_words(data: dict, number: int) -> str:
     """Describe a loop in a sentence."""
     first, last, turns = data["loops"][number]
-    makes = "a number of turns that is not known before it runs" if turns is None else text.counted(turns, "turn")
+    makes = "a number of iterations that is not known in advance" if turns is None else text.counted(turns, "iteration")
     inside = any(f <= first and last <= e and (f, e) != (first, last) for f, e, _ in data["loops"])
-    each = " each time the loop around it comes to it" if inside else ""
-    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It makes {makes}{each}."
+    each = " each time the loop around it reaches it" if inside else ""
+    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It runs {makes}{each}."
 
 
 def started(data: dict, row: int, column: int) -> list[list]:

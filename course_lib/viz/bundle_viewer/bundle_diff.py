@@ -17,13 +17,13 @@ _MOST = 6  # kinds of operations listed in the last line
 
 
 def bundle_diff(programs: Mapping[str, Code], in_a_step: bool = False) -> Picture:
-    """Compare what two programs issue, unit by unit: the operations of each bundle times the turns of its loops.
+    """Compare what two programs issue, unit by unit: the operations of each bundle times the iterations of its loops.
 
     ``programs``: two names, each with what ``compiler.bundles`` returned. "spilled" counts stores of registers that had
     to make room, "filled" the loads that bring them back; stores and loads include both. A loop with an unknown number
-    of turns counts once. For a whole run the counts are an upper bound: in some turns of the grid loop only blocks are
-    copied, and a branch jumps over the kernel. With ``in_a_step`` one turn of the outermost loop counts, which is a
-    grid step if the grid has more than one. Raises ValueError unless there are exactly two programs.
+    of iterations counts once. For a whole run the counts are an upper bound: in some iterations of the grid loop only
+    blocks are copied, and a branch jumps over the kernel. With ``in_a_step`` one iteration of the outermost loop
+    counts, which is a grid step if the grid has more than one. Raises ValueError unless there are exactly two programs.
     """
     if len(programs) != _TWO or not all(isinstance(code, Code) for code in programs.values()):
         given = ", ".join(f"{name}: {type(code).__name__}" for name, code in programs.items())
@@ -41,7 +41,7 @@ def bundle_diff(programs: Mapping[str, Code], in_a_step: bool = False) -> Pictur
 
 
 def issued(code: Code, in_a_step: bool = False) -> collections.Counter:
-    """Count the operations, by unit, that a run or one turn of the outermost loop issues if no branch skips them."""
+    """Count the operations, by unit, of a run or of one iteration of the outermost loop if no branch skips them."""
     found: collections.Counter[str] = collections.Counter()
     for number, bundle in enumerate(code.bundles):
         around = code.around(number)

@@ -12,7 +12,7 @@ _NAME, _SHARE, _LANE = 76, 66, 30  # pixels: widths of a lane's name and share, 
 _MOST_PIXELS, _APART = 240, 80  # columns of a lane; below the second number they have gaps
 _MOST_ROWS, _ROW = 24, 24  # rows of bundles shown in full; pixels of a row
 _NUMBER, _CELL = 52, 44
-_QUIET = "nothing but work of the scalar unit"
+_QUIET = "only work of the scalar unit"
 _NO_LOOP = "The program has no loop: this is all of it."
 
 

@@ -15,7 +15,7 @@ _APART = 5  # pixels from which a bundle has a gap beside it
 
 
 def unroll_viewer(codes: Mapping[int, Code], cycles: Mapping[int, float] | None = None) -> Choices:
-    """Show the body of the busiest loop for each value of ``unroll``, on one scale, with the cycles of a turn.
+    """Show the body of the busiest loop for each value of ``unroll``, on one scale, with the cycles of an iteration.
 
     ``codes``: unroll -> what ``compiler.bundles`` returns for it; ``cycles``: unroll -> cycles of one iteration of the
     source loop, *predicted (compiler)*. The reader chooses in the browser; nothing is compiled or run here. Raises
@@ -73,11 +73,11 @@ def said(unroll: int, data: dict, units: list[str], cycles: float | None) -> str
     bundles = _length(data)
     makes = "" if turns is None else f", run {text.counted(turns, 'time')}"
     words = f"unroll={unroll}: a body of {text.counted(bundles, 'bundle')}{makes}"
-    words += f", {bundles / unroll:.1f} for each turn of the source. " if unroll > 1 else ". "
+    words += f", {bundles / unroll:.1f} for each iteration of the source. " if unroll > 1 else ". "
     shares = dict(zip(data["units"], bundle_data.loop_uses(data, first, last), strict=True))
     words += "Slots used: " + ", ".join(f"{unit} {text.percent(shares.get(unit, 0))}" for unit in units) + "."
     if cycles is not None:
-        words += f" {cycles:.1f} cycles a turn, {vocabulary.COMPILER}."
+        words += f" {cycles:.1f} cycles an iteration, {vocabulary.COMPILER}."
     return words
 
 
@@ -103,7 +103,7 @@ def filled(data: dict, row: int, column: int) -> int:
 
 def _cycle_bars(unrolls: list[int], cycles: Mapping[int, float], chosen: int) -> list[draw.Panel]:
     most = max(cycles.values())
-    rows = [draw.Panel("", 6), draw.heading("Cycles of a turn of the source", vocabulary.COMPILER)]
+    rows = [draw.Panel("", 6), draw.heading("Cycles of an iteration of the source", vocabulary.COMPILER)]
     for number, unroll in enumerate(unrolls):
         here, name = number == chosen, f"unroll={unroll}"
         body = draw.label(0, 17, name, 90, size=14, bold=here)

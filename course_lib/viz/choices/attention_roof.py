@@ -26,9 +26,11 @@ def attention_roof(*, chip: str = "v5e", heads: int = 8, itemsize: int = 2) -> C
     """
     made_of = chips.chip(chip)
     if type(heads) is not int or not 1 <= heads <= MOST_HEADS:
-        raise ValueError(f"attention_roof: heads={heads!r} is no number of heads; it may be 1 to {MOST_HEADS:,}.")
+        raise ValueError(f"attention_roof: heads={heads!r} is not a number of heads; it may be 1 to {MOST_HEADS:,}.")
     if type(itemsize) is not int or itemsize not in (1, 2, 4):
-        raise ValueError(f"attention_roof: itemsize={itemsize!r} is no size of an element; it may be 1, 2 or 4 bytes.")
+        raise ValueError(
+            f"attention_roof: itemsize={itemsize!r} is not the size of an element; it may be 1, 2 or 4 bytes."
+        )
     layers = [Layer(made_of, heads, itemsize, size, causal) for size in SIZES for causal in (False, True)]
     ends = [math.log10(cost(layer, n)) for layer in layers for n in LENGTHS for cost in (_compute, _slowest)]
     decades = math.floor(min(ends)), math.ceil(max(ends))

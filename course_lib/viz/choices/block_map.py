@@ -36,7 +36,7 @@ def block_map(
     """
     for name, size in (("queries", queries), ("keys", keys), ("bq", bq), ("bk", bk), ("window", window)):
         if not (type(size) is int and size > 0 or name == "window" and size is None):
-            raise ValueError(f"block_map: {name}={size!r} is no size, but must be an integer above 0.")
+            raise ValueError(f"block_map: {name}={size!r} is not a size: it must be an integer above 0.")
     for name, block, of, length in (("bq", bq, "queries", queries), ("bk", bk, "keys", keys)):
         if -(-length // block) > MOST_BLOCKS:
             raise ValueError(
@@ -72,7 +72,8 @@ def _packed(segments: Sequence[int] | None, keys: int) -> tuple[int, ...]:
     lengths = tuple(segments) if isinstance(segments, list | tuple) else ()
     if not lengths or not all(type(n) is int and n > 0 for n in lengths) or sum(lengths) != keys:
         raise ValueError(
-            f"block_map: segments={segments!r} are no documents, but must be lengths above 0 that sum to keys={keys}."
+            f"block_map: segments={segments!r} is not a tuple of documents: it must hold lengths above 0 that "
+            f"sum to keys={keys}."
         )
     return lengths
 

@@ -34,7 +34,7 @@ def density_dial(curves: Mapping[str, Sequence[Sparse]], dense: Report, *, shown
     dial = checked(curves, dense)
     if shown is not None and shown not in dial.densities:
         may = f"None or one of the densities, {listed(dial.densities)}"
-        raise ValueError(f"density_dial: shown={shown!r} is no density of the curves, but must be {may}.")
+        raise ValueError(f"density_dial: shown={shown!r} is not a density of the curves: it must be {may}.")
     at = len(dial.densities) // 2 if shown is None else dial.densities.index(shown)
     group = Group("density", tuple(map(dial.percent, dial.densities)))
     return Choices("Time against density", [group], lambda n: State(_drawn(dial, n), said(dial, n)), [at])

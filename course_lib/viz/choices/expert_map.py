@@ -47,7 +47,7 @@ def expert_map(
 def _checked(sizes: Mapping[str, Sequence[int]], tiles: Sequence[int]) -> tuple[list[str], int]:
     """Return the names, and how many rows there are."""
     if not isinstance(sizes, Mapping) or not sizes:
-        raise ValueError(f"expert_map: sizes={sizes!r} is no map of names to sizes, as {{'even': [512] * 8}}.")
+        raise ValueError(f"expert_map: sizes={sizes!r} is not a dict of names and sizes, as {{'even': [512] * 8}}.")
     for name, each in sizes.items():
         if not 0 < len(each) <= MOST_EXPERTS or not all(isinstance(n, int) and n >= 0 for n in each) or not sum(each):
             raise ValueError(
@@ -67,7 +67,7 @@ def _checked(sizes: Mapping[str, Sequence[int]], tiles: Sequence[int]) -> tuple[
             met = [visit.tile for visit in visits(each, tile)]
             if max(map(met.count, met)) > MOST_VISITS:
                 raise ValueError(
-                    f"expert_map: of sizes[{name!r}] more than {MOST_VISITS} experts meet in a tile of {tile}; "
+                    f"expert_map: in sizes[{name!r}], more than {MOST_VISITS} experts meet in a tile of {tile}; "
                     "try smaller tiles."
                 )
     return list(sizes), rows

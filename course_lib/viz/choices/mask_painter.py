@@ -31,12 +31,14 @@ def mask_painter(shape: tuple[int, int], block: tuple[int, int], step: tuple[int
     """
     for name, sizes in (("shape", shape), ("block", block)):
         if len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
-            raise ValueError(f"mask_painter: {name}={sizes!r} is no size of a table. Give two whole numbers above 0.")
+            raise ValueError(
+                f"mask_painter: {name}={sizes!r} is not the size of a table. Give two whole numbers above 0."
+            )
     blocks = [-(-n // b) for n, b in zip(shape, block, strict=True)]
     if max(blocks) > MOST_BLOCKS:
         raise ValueError(
-            f"mask_painter: block={block!r} cuts {shape!r} into {blocks[0]} x {blocks[1]} blocks, with room for "
-            f"{MOST_BLOCKS} along an axis. Take larger blocks."
+            f"mask_painter: block={block!r} cuts {shape!r} into {blocks[0]} x {blocks[1]} blocks, but there is room "
+            f"for {MOST_BLOCKS} along an axis. Take larger blocks."
         )
     if len(step) != 2 or not all(type(n) is int and 0 <= n < most for n, most in zip(step, blocks, strict=True)):
         raise ValueError(
@@ -73,11 +75,13 @@ def said(shape: Sequence[int], spans: Sequence[Span], mask: str) -> str:
     words = []
     for name, span, length in zip(("rows", "columns"), spans, shape, strict=True):
         last, past = span.first + span.size - 1, span.size - span.own
-        over = "all of them the table's" if not past else f"the last {past} past the end ({length - 1} is the last one)"
+        over = (
+            "all of them in the table" if not past else f"the last {past} past the end ({length - 1} is the last one)"
+        )
         words.append(f"{name} {span.first} to {last}, {over}")
     garbage = passes - own
     end = "and no garbage" if not garbage else f"and garbage in {text.counted(garbage, 'place')}"
-    return f"{words[0].capitalize()}; {words[1]}. Let through: {text.counted(own, 'number')} of the table, {end}."
+    return f"{words[0].capitalize()}; {words[1]}. Let through: {text.counted(own, 'element')} of the table, {end}."
 
 
 def _drawn(shape: Sequence[int], block: Sequence[int], spans: Sequence[Span], mask: str) -> draw.Panel:
@@ -97,7 +101,7 @@ def _drawn(shape: Sequence[int], block: Sequence[int], spans: Sequence[Span], ma
 
 def _condition(name: str, span: Span, length: int, on: bool) -> str:
     begins = f"{name} = {span.first} + iota"
-    return f"{begins}, {name} < {length} lets {span.own} of {span.size} through" if on else f"{begins}: not asked"
+    return f"{begins}, {name} < {length} lets {span.own} of {span.size} through" if on else f"{begins}: not checked"
 
 
 def _table(shape: Sequence[int], block: Sequence[int], spans: Sequence[Span]) -> draw.Panel:
@@ -147,7 +151,7 @@ def _pieces(span: Span, room: float, on: bool) -> list[tuple[float, float, bool,
 
 
 def _legend() -> draw.Panel:
-    entries = [(_OWN, "the table's own", ""), (_OUT, "masked out", ""), (_GARBAGE, "garbage that passes", draw.RED)]
+    entries = [(_OWN, "in the table", ""), (_OUT, "masked out", ""), (_GARBAGE, "garbage that passes", draw.RED)]
     body, left = "", 0.0
     for fill, words, stroke in entries:
         body += draw.box(left, 2, 22, 16, fill, stroke=draw.MUTED)

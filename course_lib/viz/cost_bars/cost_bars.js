@@ -4,14 +4,14 @@ function render({ model, el }) {
   const root = rootOf(el, "course-costs");
   make(root, "strong", "course-title", "What an operation costs");
   const bar = make(root, "div", "course-bar");
-  const named = make(bar, "label", "", "numbers and chip "), column = make(named, "select", "course-column");
-  column.ariaLabel = "numbers and chip";
+  const named = make(bar, "label", "", "dtype and chip "), column = make(named, "select", "course-column");
+  column.ariaLabel = "dtype and chip";
   for (const name of model.get("columns")) make(column, "option", "", name).value = name;
   const ticked = make(bar, "label", "course-all"), all = make(ticked, "input");
   all.type = "checkbox";
-  ticked.append(" also what JAX's page does not sort");
+  ticked.append(" also what JAX's page does not classify");
   const table = make(root, "table"), head = make(make(table, "thead"), "tr");
-  for (const name of ["operation", "JAX's page", "cycles for 1,024 numbers", "on a v5e in f32"]) make(head, "th", "", name).scope = "col";
+  for (const name of ["operation", "JAX's page", "cycles for 1,024 elements", "on a v5e in f32"]) make(head, "th", "", name).scope = "col";
   const body = make(table, "tbody");
   make(root, "p", "course-note", model.get("note"));
   const status = make(root, "p", "course-status");

@@ -23,13 +23,15 @@ def cost_bars(prices: OpPrices, column: str = "f32, v5e", *, all_rows: bool = Fa
     Raises ValueError for an unknown column.
     """
     if column not in prices.columns:
-        raise ValueError(f"cost_bars: column={column!r} is none of the prices'. Say {'; '.join(prices.columns)}.")
+        raise ValueError(
+            f"cost_bars: column={column!r} is not a column of the prices. Choose {'; '.join(prices.columns)}."
+        )
     rows = []
     for name, price in prices.rows.items():
         slots = ", ".join(f"{text.significant(n, 3)} {unit}" for unit, n in price.slots.items())
         shown = {column: _shown(cycles) for column, cycles in price.cycles.items()}
         rows.append({"name": name, "says": price.says, "cells": shown, "slots": slots})
-    note = f"Cycles for 1,024 numbers, {vocabulary.COMPILER}, {prices.versions}. "
+    note = f"Cycles for 1,024 elements, {vocabulary.COMPILER}, {prices.versions}. "
     note += "Each grey line is ten times the one before."
     return CostBars(rows=rows, columns=list(prices.columns), note=note, column=column, all_rows=all_rows)
 
@@ -86,5 +88,8 @@ def still(bars: CostBars) -> str:
             body += draw.box(left, y + 4, room * cell["share"], 12, _COLOURS[row["says"]])
         words = left + room * cell["share"] + 6
         body += draw.label(words, y + 14, cell["words"], _FIGURE, size=_SIZE, bold=True, halo=True)
-    panels = [draw.heading(f"{_TITLE}: {bars.column}", "in words: how JAX's page sorts it"), draw.Panel(body, high)]
+    panels = [
+        draw.heading(f"{_TITLE}: {bars.column}", "in words: how JAX's page classifies it"),
+        draw.Panel(body, high),
+    ]
     return draw.card(draw.stacked([*panels, draw.paragraph(bars.note, size=13)], gap=6), _TITLE, as_text(bars))

@@ -46,7 +46,7 @@ function render({ model, el }) {
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
   play.removeAttribute("aria-label"); // its text names it
   const back = button(bar, "course-back", "◀", "One stage back (left arrow)");
-  const next = button(bar, "course-next", "▶", "One stage on (right arrow)");
+  const next = button(bar, "course-next", "▶", "One stage forward (right arrow)");
   const slider = make(bar, "input", "course-slider");
   Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Stages so far" });
   const words = make(root, "div", "course-caption");

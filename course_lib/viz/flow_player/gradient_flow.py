@@ -9,9 +9,9 @@ from course_lib.viz.flow_player.flow_player import Flow, FlowPlayer
 from course_lib.viz.flow_player.stages import Stage
 from course_lib.viz.flow_player.traffic import moves
 
-_WHO, _TITLE = "gradient_flow", "Forward, and the gradient back"
+_WHO, _TITLE = "gradient_flow", "Forward and backward pass"
 _NARROW = 430  # pixels of a narrow page
-_LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "kept for the way back")]
+_LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "kept for the backward pass")]
 
 
 def gradient_flow(variants: Mapping[str, tuple[Sequence[Stage], Sequence[Stage]]], *, chip: str = "v5e") -> FlowPlayer:
@@ -57,7 +57,7 @@ def gradient_flow(variants: Mapping[str, tuple[Sequence[Stage], Sequence[Stage]]
 def _checked(name: str, value: object) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
     where = f"variants[{name!r}]"
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise ValueError(f"{_WHO}: {where} is {value!r}. Say two lists of stages: (forward, backward).")
+        raise ValueError(f"{_WHO}: {where} is {value!r}. Give two lists of stages: (forward, backward).")
     forward, backward = value
     return (
         stages.checked_stages(_WHO, f"{where}[0], forward,", forward),
@@ -66,12 +66,14 @@ def _checked(name: str, value: object) -> tuple[tuple[Stage, ...], tuple[Stage, 
 
 
 def kept_words(forward: Sequence[Stage], backward: Sequence[Stage]) -> str:
-    """Say what is kept: "Kept for the way back: x (4 KiB), y (4 KiB), together 8 KiB."."""
+    """Say what is kept: "Kept for the backward pass: x (4 KiB), y (4 KiB), together 8 KiB."."""
     kept = stages.residuals(forward, backward)
     if not kept:
-        return "Nothing is kept for the way back."
+        return "Nothing is kept for the backward pass."
     arrays = ", ".join(f"{name} ({text.size(size)})" for name, size in kept.items())
-    return f"Kept for the way back: {arrays}{f', together {text.size(sum(kept.values()))}' if len(kept) > 1 else ''}."
+    return (
+        f"Kept for the backward pass: {arrays}{f', together {text.size(sum(kept.values()))}' if len(kept) > 1 else ''}."
+    )
 
 
 def _running(forward: Sequence[Stage], backward: Sequence[Stage], bandwidth: float) -> list[str]:

@@ -24,14 +24,14 @@ class Stage:
 
     def __post_init__(self):
         if not isinstance(self.name, str) or not self.name.strip():
-            raise ValueError(f"Stage: name={self.name!r} is no name. Say what the stage does, in a word or two.")
+            raise ValueError(f"Stage: name={self.name!r} is not a name. Say what the stage does, in a word or two.")
         for field in ("reads", "writes"):
             object.__setattr__(self, field, _checked_moves(field, getattr(self, field)))
         if not self.reads and not self.writes:
             raise ValueError(f"Stage: {self.name!r} neither reads nor writes an array. Name one in reads or in writes.")
         if len(self.moves) > MOST_MOVES:
             raise ValueError(
-                f"Stage: {self.name!r} moves {len(self.moves)} arrays, and there is room for {MOST_MOVES}. Put small "
+                f"Stage: {self.name!r} moves {len(self.moves)} arrays, but there is room for {MOST_MOVES}. Put small "
                 "ones together under one name."
             )
 
@@ -57,7 +57,7 @@ class Move(NamedTuple):
 
 def _checked_moves(field: str, given: object) -> dict[str, int]:
     if not isinstance(given, Mapping):
-        raise ValueError(f"Stage: {field}={given!r} is no dict of array -> bytes, such as {{'x': 4096}}.")
+        raise ValueError(f"Stage: {field}={given!r} is not a dict of array -> bytes, such as {{'x': 4096}}.")
     found = {}
     for array, size in given.items():
         try:
@@ -66,8 +66,8 @@ def _checked_moves(field: str, given: object) -> dict[str, int]:
             found[str(array)] = -1
         if found[str(array)] < 0 or isinstance(size, bool) or not str(array).strip():
             raise ValueError(
-                f"Stage: {field}[{array!r}]={size!r} are no bytes. Say a whole number, 0 or more, for an array that "
-                "has a name."
+                f"Stage: {field}[{array!r}]={size!r} is not a number of bytes. Give a whole number, 0 or more, for an "
+                "array that has a name."
             )
     return found
 
@@ -114,9 +114,9 @@ def _read_first(array: str, stages: Sequence[Stage]) -> bool:
 def checked_variants(who: str, variants: object, check) -> dict:
     """Apply ``check(name, value)`` to each variant. Raises ValueError with a message that begins with ``who``."""
     if not isinstance(variants, Mapping) or not variants:
-        raise ValueError(f"{who}: variants={variants!r} is no dict of name -> stages with something in it.")
+        raise ValueError(f"{who}: variants={variants!r} is not a dict of name -> stages with something in it.")
     if len(variants) > MOST_VARIANTS:
-        raise ValueError(f"{who}: {len(variants)} variants are too many to compare. Say up to {MOST_VARIANTS}.")
+        raise ValueError(f"{who}: {len(variants)} variants are too many to compare. Give at most {MOST_VARIANTS}.")
     return {str(name): check(str(name), value) for name, value in variants.items()}
 
 
@@ -124,7 +124,9 @@ def checked_stages(who: str, where: str, stages: object) -> tuple[Stage, ...]:
     """Check a list of stages. Raises ValueError with a message that begins with ``who`` and says ``where``."""
     given = list(stages) if isinstance(stages, Sequence) and not isinstance(stages, str) else [stages]
     if not given or not all(isinstance(stage, Stage) for stage in given) or given == [stages]:
-        raise ValueError(f"{who}: {where} is {stages!r}. Say a list of viz.Stage(name, reads={{...}}, writes={{...}}).")
+        raise ValueError(
+            f"{who}: {where} is {stages!r}. Give a list of viz.Stage(name, reads={{...}}, writes={{...}})."
+        )
     if len(given) > MOST_STAGES:
-        raise ValueError(f"{who}: {where} has {len(given)} stages, and there is room for {MOST_STAGES}.")
+        raise ValueError(f"{who}: {where} has {len(given)} stages, but there is room for {MOST_STAGES}.")
     return tuple(given)

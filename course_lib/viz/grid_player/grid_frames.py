@@ -82,7 +82,9 @@ def kernel_frames(shown: Shown) -> dict:
     """
     call = shown.pipeline
     if not call.steps:
-        raise grid.UnreadableCall(f"{call.name} has the grid {call.grid}: it has no step, so there is nothing to play.")
+        raise grid.UnreadableCall(
+            f"{call.name} has the grid {call.grid}: it has no steps, so there is nothing to play."
+        )
     if call.steps > MOST_STEPS:
         raise grid.UnreadableCall(
             f"the grid {call.grid} of {call.name} has {call.steps:,} steps; the player takes up to {MOST_STEPS:,}. "
@@ -184,8 +186,8 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
     for output in call.outputs:
         if output.pipelined and not any(output.element) and (missing := _unvisited(output)):
             yield (
-                f"{output.name}: {missing:,} of its {math.prod(output.blocks):,} blocks are never visited: nothing is "
-                "written there."
+                f"{output.name}: {missing:,} of its {math.prod(output.blocks):,} blocks are never visited, so nothing "
+                "is written there."
             )
     if not isinstance(call, grid.Call):
         return
@@ -198,9 +200,9 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
             )
     yield from cost.padding_of_call(call)
     if call.times is None:
-        yield "How often the function runs this kernel depends on data; what is counted here is one run."
+        yield "How often the function runs this kernel depends on data; the counts here are those of one run."
     elif call.times > 1:
-        yield f"The function runs this kernel {call.times:,} times; what is counted here is one run."
+        yield f"The function runs this kernel {call.times:,} times; the counts here are those of one run."
 
 
 def _unvisited(output: grid.Operand) -> int:
@@ -240,10 +242,9 @@ def _grids_of(call: grid.Call, walk: grid.Walk) -> list[Shown]:
     rest = all_bytes // (call.times or 1) - sum(pipeline_bytes(pipeline) for pipeline in inside)
     if not rest:
         return found
-    said = (
-        f"Outside of its pipeline{'s' * several}, the kernel moves {rest:,} more bytes: choose all of it to see them."
-    )
-    return [shown._replace(notes=(*notes, said)) for shown in found] + [Shown(f"{call.name}, all of it", call)]
+    outside = f"Outside its pipeline{'s' * several}, the kernel moves {rest:,} more bytes"
+    said = f"{outside}: choose the whole kernel to see them."
+    return [shown._replace(notes=(*notes, said)) for shown in found] + [Shown(f"{call.name}, whole kernel", call)]
 
 
 def pipeline_bytes(pipeline: grid.Pipeline) -> int:

@@ -66,7 +66,7 @@ function explain(operand, block, run) {
   const visits = visitsUpTo(operand, block, run);
   const verb = operand.role === "output" ? "visited" : "copied";
   return `${named(operand, block)}, elements ${elementsOf(operand, block)}, ${sizeOf(operand.bytes[block])}; ` +
-    `${verb} ${count(visits)} ${visits === 1 ? "time" : "times"} so far. Click: the next step that sees it.`;
+    `${verb} ${count(visits)} ${visits === 1 ? "time" : "times"} so far. Click to go to the next step that sees it.`;
 }
 
 function windowsAt(kernel, operand, plane, step) {
@@ -101,14 +101,14 @@ function showStatus(status, kernel, operand, step) {
   put(status, operand.role === "output" ? "stays: no copy" : "same block: no copy");
 }
 
-// Shows the buffers: each keeps its block until its next turn.
+// Shows the buffers: each keeps its block until it is filled again.
 function showSlots(slots, operand, run) {
   slots.forEach((slot, n) => {
     const held = run - (((run - n) % operand.buffers) + operand.buffers) % operand.buffers;
     const now = held === run;
     put(slot, held >= 0 ? indexOf(operand, operand.visits[held]) : "free");
     slot.classList.toggle("current", now);
-    const state = now ? "in use" : held < 0 ? "not used yet" : "of before, free to be filled";
+    const state = now ? "in use" : held < 0 ? "not used yet" : "holds the previous block, free to be filled";
     slot.title = `Buffer ${n + 1} of ${operand.buffers}: ${state}`;
   });
 }

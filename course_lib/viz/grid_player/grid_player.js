@@ -22,7 +22,7 @@ function drawLedger(parent, kernel) {
   });
   const line = make(make(table, "tfoot", ""), "tr", "");
   make(line, "th", "", "total").scope = "row";
-  make(line, "td", "", kernel.uncounted ? "without what is not counted" : "");
+  make(line, "td", "", kernel.uncounted ? "except what is not counted" : "");
   const add = (values) => values.reduce((sum, n) => sum + n, 0);
   const total = numbers(line, add(kernel.lanes.map((l) => l.when.length)), add(kernel.lanes.map((l) => l.sum.at(-1))));
   return (step) => {
@@ -49,8 +49,8 @@ function drawControls(parent, kernel) {
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
   play.removeAttribute("aria-label"); // its text names it
   const back = button(bar, "course-back", "◀", "One step back (left arrow)");
-  const next = button(bar, "course-next", "▶", "One step on (right arrow)");
-  const copy = button(bar, "course-next-copy", "Next copy", "On to the next step that copies something");
+  const next = button(bar, "course-next", "▶", "One step forward (right arrow)");
+  const copy = button(bar, "course-next-copy", "Next copy", "Go to the next step that copies something");
   const label = make(bar, "label", "course-speed-label", "Speed ");
   const speed = make(label, "select", "course-speed");
   for (const n of SPEEDS) make(speed, "option", "", `${count(n)} ${n === 1 ? "step" : "steps"}/s`).value = n;
@@ -65,7 +65,7 @@ function drawTimeline(parent, kernel, goTo, current) {
   const wrong = kernel.problemSteps.length > 0;
   if (wrong) make(names, "div", "course-lane-marks", "wrong at");
   for (const lane of kernel.lanes) {
-    const says = `On to the next copy ${lane.direction === "in" ? "into" : "out of"} the core of ${lane.name}`;
+    const says = `Go to the next copy of ${lane.name} ${lane.direction === "in" ? "into" : "out of"} the core`;
     const label = button(names, "course-lane", `${lane.direction === "in" ? "⬇" : "⬆"} ${lane.name}`, says);
     label.onclick = () => {
       const step = nextIn(lane.when, current());
@@ -73,7 +73,7 @@ function drawTimeline(parent, kernel, goTo, current) {
     };
   }
   for (const each of kernel.accumulators) {
-    const says = `On to the next step at which all parts are in ${each.name}`;
+    const says = `Go to the next step at which ${each.name} holds all parts`;
     const label = button(names, "course-lane", `∑ ${each.name}`, says);
     label.onclick = () => {
       const step = nextFull(each, current());
@@ -130,7 +130,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   const ledger = drawLedger(root, kernel);
   const notes = make(root, "div", "course-notes");
   const problemWords = make(problem, "span", "");
-  const problemNext = button(problem, "course-next-problem", "Next mark", "On to the next step that is marked as wrong");
+  const problemNext = button(problem, "course-next-problem", "Next mark", "Go to the next step that is marked as wrong");
 
   function tell() { // tells the kernel, a few times a second at most
     clearTimeout(teller);
@@ -250,7 +250,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   function showNotes() {
     const said = [...kernel.notes, ...unreadable];
     if (kernel.steps > 1 && kernel.operands.some((operand) => operand.space !== "hbm" && operand.buffers > 1)) {
-      said.unshift("A copy is drawn at the step it belongs to. On the chip a copy in starts a step earlier and a write-back " +
+      said.unshift("A copy is drawn at the step it belongs to. On the chip, a copy in starts a step earlier and a write-back " +
         "lasts a step longer, in the other buffer, while the kernel computes.");
     }
     for (const view of views) {

@@ -48,7 +48,7 @@ def _number(call: int | str, kernels: list[dict]) -> int:
     if isinstance(call, int) and -len(titles) <= call < len(titles):
         return call % len(titles)
     raise ValueError(
-        f"grid_player: call={call!r} is none of the grids of this function. They are "
+        f"grid_player: call={call!r} is not a grid of this function. Its grids are "
         f"{', '.join(f'{n}: {title!r}' for n, title in enumerate(titles))}; give the number or the name."
     )
 

@@ -168,7 +168,7 @@ function problemsAt(kernel, step) {
         "it is not copied in again.");
     }
     if (operand.outside[block]) {
-      found.push(`${which} at step ${at(step)} lies outside of the array: ${extentOf(operand)}.`);
+      found.push(`${which} at step ${at(step)} lies outside the array: ${extentOf(operand)}.`);
     }
   }
   return found;

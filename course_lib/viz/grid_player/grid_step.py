@@ -107,7 +107,7 @@ def problems(kernel: dict, step: int) -> list[str]:
                 "it is not copied in again."
             )
         if operand["outside"][operand["visits"][run]]:
-            found.append(f"{which} at step {now} lies outside of the array: {_extent(operand)}.")
+            found.append(f"{which} at step {now} lies outside the array: {_extent(operand)}.")
     return found
 
 

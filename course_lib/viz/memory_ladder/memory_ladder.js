@@ -57,8 +57,8 @@ function render({ model, el }) {
     make(line, "b", "course-whose", letter);
     line.append(` ${words}`);
   }
-  make(root, "p", "course-note", "Bars have log scales: a tenth of the speed is shorter by the same piece everywhere. A time is the "
-    + "latency, where one is known, and the bytes at full bandwidth.");
+  make(root, "p", "course-note", "Bars have log scales: a tenth of the speed is the same amount shorter everywhere. A time is the "
+    + "latency, if it is known, plus the bytes at full bandwidth.");
 
   function drawFigure(line, rung, which, name) {
     const cell = make(line, "td", `course-${name}`);

@@ -14,11 +14,11 @@ REGISTRY, COMPILER, SHEET, BOOK, NOBODY = "R", "C", "D", "B", ""
 WHOSE = {
     REGISTRY: "JAX's registry of chips",
     COMPILER: "predicted (compiler): from the slots of a bundle and the registers that libtpu uses, and its simulator",
-    SHEET: "the vendor's pages: Google's of its TPUs; NVIDIA's data sheets and tuning guide",
+    SHEET: "the vendor's pages: Google's about its TPUs; NVIDIA's data sheets and tuning guide",
     BOOK: "the book How to Scale Your Model",
 }
 UNKNOWN = "not published"
-_HOST = "its memory, by PCIe, one way"
+_HOST = "its memory, over PCIe, one way"
 NAMES = (*chips.NAMES, *chips.GPU_NAMES)
 VIEWS = ("core", "chip")
 _FIGURES = ("capacity", "bandwidth")
@@ -107,7 +107,7 @@ def _smem(chip: chips.Chip) -> dict:
     simulated = chip.name != "v4"
     return _rung(
         "SMEM",
-        "for the scalar unit: one word of 32 bits a load",
+        "for the scalar unit: one 32-bit word per load",
         cores=chip.tensor_cores,
         capacity=chip.smem_bytes,
         whose=(REGISTRY, *(2 * (COMPILER if simulated else NOBODY,))),
@@ -117,7 +117,7 @@ def _smem(chip: chips.Chip) -> dict:
 
 def _hbm(chip: chips.Chip) -> dict:
     read, _ = constants.LATENCY_CYCLES.get(chip.name, (None, None))
-    shared = f"; {chip.tensor_cores} cores share it, and half is counted to each" if chip.tensor_cores > 1 else ""
+    shared = f"; {chip.tensor_cores} cores share it, and each counts half of it" if chip.tensor_cores > 1 else ""
     return _rung(
         "HBM",
         f"copied to and from VMEM{shared}",

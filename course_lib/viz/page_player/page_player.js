@@ -25,7 +25,7 @@ function render({ model, el }) {
   make(root, "strong", "course-title", `A pool of ${room} ${room === 1 ? "page" : "pages"} with room for ${page} ${page === 1 ? "token" : "tokens"} each`);
   const controls = make(root, "div", "course-controls");
   const back = button(controls, "course-back", "◀", "One step back (left arrow)");
-  const next = button(controls, "course-next", "▶", "One step on (right arrow)");
+  const next = button(controls, "course-next", "▶", "One step forward (right arrow)");
   const slider = make(controls, "input", "course-slider"), at = make(controls, "span", "course-at");
   Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Step" });
   const words = make(root, "p", "course-caption");

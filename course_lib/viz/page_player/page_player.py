@@ -27,14 +27,14 @@ def page_player(
     for name, size, most, thing in (("room", room, MOST_PAGES, "pages"), ("page", page, MOST_TOKENS, "tokens")):
         if not _is_whole(size, 1, most):
             raise ValueError(
-                f"page_player: {name}={size!r} is no number of {thing}. It may be an integer from 1 to {most}. "
+                f"page_player: {name}={size!r} is not a number of {thing}. It may be an integer from 1 to {most}. "
                 f"Try {name}={16 if name == 'page' else 24}."
             )
     found = _requests(requests, room, page)
     longest = max(request.longest for request in found)
     if reserve is not None and not _is_whole(reserve, longest, LARGEST):
         raise ValueError(
-            f"page_player: reserve={reserve!r} is no number of tokens to reserve. It may be an integer from "
+            f"page_player: reserve={reserve!r} is not a number of tokens to reserve. It may be an integer from "
             f"{longest:,}, which the longest request gets, to {LARGEST:,}. Try reserve={longest}, or leave it out."
         )
     pool = Pool(room, page, longest if reserve is None else reserve)
@@ -50,7 +50,7 @@ def _requests(given: object, room: int, page: int) -> list[Request]:
     """Return the requests in order of arrival. Raise ValueError if they are none."""
     if not isinstance(given, list | tuple) or not 1 <= len(given) <= len(LETTERS):
         raise ValueError(
-            f"page_player: requests={given!r} is no list of requests. It may have 1 to {len(LETTERS)} of (step in "
+            f"page_player: requests={given!r} is not a list of requests. It may have 1 to {len(LETTERS)} of (step in "
             f"which it arrives, tokens of its prompt, tokens that it writes). {_EXAMPLE}."
         )
     found = []

@@ -167,7 +167,9 @@ def said(steps: Sequence[Step], number: int, requests: Sequence[Request], pool: 
         found.append(f"{joined(stalled)} {need}, and none is free.")
     found += _waits(now, requests, pool)
     if is_stuck(now):
-        found.append("So no sequence can go on. A server would now take the pages of one and compute it again later.")
+        found.append(
+            "So no sequence can go on. A server would now take the pages of one sequence and recompute it later."
+        )
     elif is_over(now):
         found.append("All pages are free again.")
     elif len(found) == 1:

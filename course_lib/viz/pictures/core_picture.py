@@ -35,12 +35,12 @@ def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
     lines = (
         f"{title}.",
         f"HBM: {_gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, in the background.",
-        f"Links: to {out.neighbours} neighbouring chips, where the DMA engines copy too, and to the host.",
+        f"Links: to {out.neighbours} neighbouring chips, to which the DMA engines copy as well, and to the host.",
         f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues all bundles, reads 32-bit words from it.",
         f"VMEM: {text.size(of.vmem_bytes)}. A bundle loads up to {text.counted(slots['load'], 'register')} from it "
         f"and stores {slots['store']}, {word} each.",
         f"Vector registers: {of.registers} of {of.sublanes} sublanes x {of.lanes} lanes x 32 bits, {word} each.",
-        f"VPU: up to {slots['VPU']} operations a bundle, each on {of.sublanes * of.lanes:,} numbers.",
+        f"VPU: up to {slots['VPU']} operations a bundle, each on {of.sublanes * of.lanes:,} elements.",
         f"EUP: {text.counted(slots['EUP'], 'operation')} a bundle: exp, tanh, 1/x.",
         f"XLU: {text.counted(slots['XLU'], 'unit')} that move data between lanes.",
         f"MXU: {of.mxus} units, each with {of.mxu_size} x {of.mxu_size} weights.",
@@ -137,8 +137,8 @@ def _flows(of: chips.Chip) -> list[str]:
         (store + 14, 248, f"{slots['store']} x {word} a bundle", draw.INK, True),
         (_DOWN + 16, 386, f"operands down; {slots['pop']} results a bundle", draw.INK, False),
         (_DOWN + 16, 406, "popped from EUP, XLU and MXU", draw.INK, False),
-        (_LEFT, 604, "A bundle says in one cycle what every unit begins.", draw.MUTED, False),
-        (_LEFT, 624, "Copies, MXU, XLU and EUP go on in the background.", draw.MUTED, False),
+        (_LEFT, 604, "In one cycle, a bundle tells every unit what to begin.", draw.MUTED, False),
+        (_LEFT, 624, "Copies, MXU, XLU and EUP continue in the background.", draw.MUTED, False),
     ]
     return arrows + [
         draw.label(x, y, words, 660, size=_PLAIN, fill=fill, bold=bold) for x, y, words, fill, bold in said

@@ -63,7 +63,7 @@ def plot_picture(fig: Figure, says: str) -> Picture:
     """
     if not says.strip():
         raise ValueError(
-            "plot_picture: says is empty. Say in a sentence what is to be seen: it stands in for the plot."
+            "plot_picture: says is empty. Describe in a sentence what the plot shows: the text stands in for it."
         )
     import matplotlib
     import matplotlib.pyplot as plt

@@ -47,7 +47,7 @@ def search_map(
         f"Rows: {first}. Columns: {third}. Time, as a multiple of the shortest, {vocabulary.COMPILER}.", size=14
     )
     foot = draw.paragraph(
-        "x: refused for its VMEM. A frame: the shortest." + (" A ring: asked about." if asked else ""), size=14
+        "x: refused for its VMEM. A frame: the shortest." + (" A ring: the search tried it." if asked else ""), size=14
     )
     return Picture(svg=draw.card(draw.stacked([head, panel, foot], 4), "A search", words), text=words)
 
@@ -82,5 +82,5 @@ def _words(seconds: Mapping, best: float, asked, names: str) -> str:
     return (
         f"{len(seconds)} choices, {refused} refused, {near} within 1.1 times the shortest, which is "
         f"{best * 1e6:.1f} us, "
-        f"{vocabulary.COMPILER}, with {said}." + (f" Asked about: {len(asked)}." if asked else "")
+        f"{vocabulary.COMPILER}, with {said}." + (f" The search tried {len(asked)}." if asked else "")
     )

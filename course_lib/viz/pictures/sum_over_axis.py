@@ -18,7 +18,7 @@ def sum_over_axis(leading: int = 16) -> Picture:
     rows = [
         (
             "axis 0, leading",
-            f"{leading} registers are added to one another, whole: {leading - 1} additions",
+            f"{leading} whole registers are added to one another: {leading - 1} additions",
             _stack(leading) + _arrow("+") + _moved(_register()),
         ),
         (

@@ -36,7 +36,7 @@ function render({ model, el }) {
   boxes.buffers = field(controls, "buffers", choice(offered.map((n) => [n, n])));
   const blocks = TIMES.filter((n) => n === 1 || (data.unit * n >= 512 && data.unit * n <= 2 ** 24));
   boxes.block = field(controls, "block", choice(blocks.map((n) => [n, `${sizeOf(data.unit * n)}`])));
-  const worked = data.scalar ? "work beside scalar code, cycles a step" : "work, cycles a step";
+  const worked = data.scalar ? "work besides scalar code, cycles a step" : "work, cycles a step";
   boxes.work = field(controls, worked, input("number", { min: 1, max: MOST_WORK, step: 1 }));
   boxes.shown = field(controls, "steps shown", input("number", { min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
   boxes.latency = field(controls, "latency", choice([["compiler", "the compiler's"], ["timings", "from timings"]]));
@@ -249,8 +249,8 @@ function render({ model, el }) {
   const typed = (name, most, worth) => {
     const box = boxes[name], asked = Number(box.value), legal = box.value !== "" && Number.isInteger(asked);
     const taken = legal ? Math.min(most, Math.max(1, asked)) : worth.now;
-    const words = taken === asked && legal ? "" : `${worth.name}: ${box.value || "nothing"} will not do. It is a whole number, 1 to `
-      + `${count(most)}. Taken: ${count(taken)}.`;
+    const words = taken === asked && legal ? "" : `${worth.name}: ${box.value || "nothing"} is not valid. It must be a whole number from 1 to `
+      + `${count(most)}. Used instead: ${count(taken)}.`;
     change({ [name]: worth.kept(taken) }, { words });
   };
   boxes.work.onchange = () => {

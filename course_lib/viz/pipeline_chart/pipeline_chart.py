@@ -47,7 +47,9 @@ def pipeline_chart(
     if buffers is not None:
         _check("buffers", buffers, 1, MOST_BUFFERS)
     if work is not None and not (_number(work) and 1 <= work <= MOST_WORK):
-        raise ValueError(f"pipeline_chart: work={work!r} are no cycles: it is a number, 1 to {MOST_WORK:,}.")
+        raise ValueError(
+            f"pipeline_chart: work={work!r} is not a number of cycles: it must be from 1 to {MOST_WORK:,}."
+        )
     if latency not in ("compiler", "timings"):
         raise ValueError(f"pipeline_chart: latency={latency!r} is not known. Choose 'compiler' or 'timings'.")
     if fn is None:
@@ -56,8 +58,8 @@ def pipeline_chart(
         data = pipeline_data.of_plain(chip, block, work)
     elif block is not None:
         raise ValueError(
-            f"pipeline_chart: block={block!r} is for the plain kernel. This function has blocks of its own: leave out "
-            "block=, or the function."
+            f"pipeline_chart: block={block!r} is only for the plain kernel. This function has its own blocks: leave "
+            "out block=, or the function."
         )
     else:
         data = pipeline_data.of_kernel(fn, args, chip, work)
@@ -105,7 +107,9 @@ def as_text(chart: PipelineChart) -> str:
 
 def _check(name: str, size: object, least: int, most: int) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= most:
-        raise ValueError(f"pipeline_chart: {name}={size!r} will not do: it is a whole number, {least} to {most:,}.")
+        raise ValueError(
+            f"pipeline_chart: {name}={size!r} is not valid: it must be a whole number from {least} to {most:,}."
+        )
 
 
 def _number(value: object) -> bool:

@@ -22,7 +22,7 @@ def of_chip(chip: str) -> dict:
             "compiler": _in_cycles(simulated["read_s"], simulated["write_s"], chip, clock),
             "timings": _in_cycles(constants.read_s, constants.write_s, chip, clock),
         },
-        "borrowed": "" if fitted == chip else f" of a {fitted}: of a {chip} none are known",
+        "borrowed": "" if fitted == chip else f" of a {fitted}, because none are known for a {chip}",
     }
 
 
@@ -119,7 +119,7 @@ def _operands(call: grid.Call) -> tuple[grid.Operand, ...]:
 def _moves(call: grid.Call) -> list[str]:
     """Say which blocks move, and how often."""
     if grid.has_copies_by_hand(call) and _operands(call) is call.operands:
-        return ["It copies by hand: its copies are taken to come evenly, with two buffers."]
+        return ["It copies by hand: the chart assumes evenly spaced copies and two buffers."]
     said = []
     for operand in _operands(call):
         if not operand.pipelined or operand.role == "prefetch":

@@ -31,25 +31,24 @@ const untouched = (data, s) => s.buffers === data.buffers && s.block === 1 && s.
 export function hints(data, s, found) {
   const said = [], reads = data.reads.some(Boolean);
   if (reads && s.buffers === 1) {
-    said.push("With one buffer a read is asked for when the work on the block before is done: nothing hides it.");
+    said.push("With one buffer, a read is requested when the work on the previous block is done, so nothing hides it.");
   }
   if (reads && s.buffers > Math.max(OUT, data.buffers)) {
-    said.push("pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
-      + "there as well.");
+    said.push("pallas_call takes at most two buffers. emit_pipeline takes more for inputs; outputs have two as well.");
   }
   const parts = Object.values(found.parts).filter((part) => part !== null);
-  if (found.step > 1.05 * Math.max(...parts)) said.push("T is more than each of its parts: copies wait for one another.");
+  if (found.step > 1.05 * Math.max(...parts)) said.push("T is more than each of its parts, because copies wait for one another.");
   if (data.compiled && untouched(data, s) && s.latency === "compiler" && found.step > 1.05 * data.compiled) {
-    said.push("In the compiler's simulator copies do not share the HBM, here they do.");
+    said.push("In the compiler's simulator, copies do not share the HBM; here they do.");
   }
   if (s.block !== 1) {
-    said.push(`Blocks × ${significant(s.block, 3)}: bytes and work are taken to grow with the block, scalar code to stay. The `
-      + "work of a product grows faster: set it, too.");
+    said.push(`Blocks × ${significant(s.block, 3)}: bytes and work are assumed to grow with the block, scalar code to stay the same. `
+      + "The work of a matmul grows faster, so set it too.");
   }
   const [read, write] = data.latency[s.latency];
-  const whose = s.latency === "compiler" ? "predicted (compiler)" : "fitted on published timings";
+  const whose = s.latency === "compiler" ? "predicted (compiler)" : "fitted to published timings";
   said.push(`Latency of a read ${cycles(read)}, of a write ${cycles(write)}, ${whose}${data.borrowed}. All copies share the HBM, `
-    + `${wholeOf(data.bandwidth / data.clock)} bytes a cycle, fitted on published timings.`);
+    + `${wholeOf(data.bandwidth / data.clock)} bytes a cycle, fitted to published timings.`);
   return [...said, ...data.notes];
 }
 
@@ -64,9 +63,9 @@ export function caption(s, found, n) {
   const step = found.steps[n], before = found.steps[n - 1];
   const visits = found.steps.slice(0, n + 1).filter((each) => each.asked !== null).length;
   const said = step.asked === null ? [`Step ${n} reads nothing ahead.`]
-    : [`Step ${n}: its read, asked for at ${wholeOf(step.asked)}, fills buffer ${(visits - 1) % s.buffers} until `
+    : [`Step ${n}: its read, requested at ${wholeOf(step.asked)}, fills buffer ${(visits - 1) % s.buffers} until `
       + `${wholeOf(step.arrives)}.`];
-  if (step.alone !== null) said.push(`A block that has one buffer is asked for at ${wholeOf(step.alone)}.`);
+  if (step.alone !== null) said.push(`A block that has one buffer is requested at ${wholeOf(step.alone)}.`);
   const gap = found.bubbles.find(([number]) => number === n);
   const late = before && before.ends - before.done > step.begins - step.starts;
   said.push(gap ? `The core waits ${cycles(gap[2] - gap[1])} for ${late ? `the write of step ${n - 2}` : "it"}.`

@@ -65,26 +65,27 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
     """Say what else there is to know, in sentences."""
     said, parts = [], [part for part in found.parts.values() if part is not None]
     if any(data["reads"]) and s.buffers == 1:
-        said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
+        said.append(
+            "With one buffer, a read is requested when the work on the previous block is done, so nothing hides it."
+        )
     if any(data["reads"]) and s.buffers > max(OUT, data["buffers"]):
         said.append(
-            "pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
-            "there as well."
+            "pallas_call takes at most two buffers. emit_pipeline takes more for inputs; outputs have two as well."
         )
     if found.step > _MORE * max(parts):
-        said.append("T is more than each of its parts: copies wait for one another.")
+        said.append("T is more than each of its parts, because copies wait for one another.")
     if data["compiled"] and untouched(data, s) and s.latency == "compiler" and found.step > _MORE * data["compiled"]:
-        said.append("In the compiler's simulator copies do not share the HBM, here they do.")
+        said.append("In the compiler's simulator, copies do not share the HBM; here they do.")
     if s.block != 1:
         said.append(
-            f"Blocks × {text.significant(s.block, 3)}: bytes and work are taken to grow with the block, scalar code to "
-            "stay. The work of a product grows faster: set it, too."
+            f"Blocks × {text.significant(s.block, 3)}: bytes and work are assumed to grow with the block, scalar code "
+            "to stay the same. The work of a matmul grows faster, so set it too."
         )
     read, write = data["latency"][s.latency]
-    whose = vocabulary.COMPILER if s.latency == "compiler" else "fitted on published timings"
+    whose = vocabulary.COMPILER if s.latency == "compiler" else "fitted to published timings"
     said.append(
         f"Latency of a read {cycles(read)}, of a write {cycles(write)}, {whose}{data['borrowed']}. All copies share "
-        f"the HBM, {_whole(data['bandwidth'] / data['clock'])} bytes a cycle, fitted on published timings."
+        f"the HBM, {_whole(data['bandwidth'] / data['clock'])} bytes a cycle, fitted to published timings."
     )
     return [*said, *data["notes"]]
 

@@ -88,7 +88,7 @@ function render({ model, el }) {
 function drawFigures(parent, curves, toggle) {
   const table = make(parent, "table"), head = make(make(table, "thead"), "tr"), body = make(table, "tbody");
   const costs = curves.some((curve) => curve.cycles);
-  for (const words of ["curve", "error", "about right", ...(costs ? ["cycles"] : [])]) make(head, "th", "", words).scope = "col";
+  for (const words of ["curve", "error", "correct", ...(costs ? ["cycles"] : [])]) make(head, "th", "", words).scope = "col";
   const rows = curves.map((curve, n) => {
     const line = make(body, "tr"), first = make(line, "th"), label = make(first, "label"), box = make(label, "input");
     first.scope = "row";

@@ -10,7 +10,7 @@ from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.precision_explorer import precision_data, precision_plot
 from course_lib.viz.precision_explorer.precision_data import Curves
 
-_TITLE = "Error and cost of a product"
+_TITLE = "Error and cost of a matmul"
 _BROAD, _NARROW = draw.INNER, 430  # pixels: width of the plot
 _ROW = 26
 
@@ -60,7 +60,7 @@ class PrecisionExplorer(Widget):
 
 
 def _cost_words() -> str:
-    return f"Cycles: of one product, {vocabulary.COMPILER}."
+    return f"Cycles: of one matmul, {vocabulary.COMPILER}."
 
 
 def _row(given: Curves, number: int, most: int) -> dict:
@@ -83,7 +83,7 @@ def still(given: Curves, k: int) -> str:
     most = max(given.cycles.values(), default=0)
     head = draw.label(40, 13, f"at K = {k:,}", 190, size=precision_plot.SIZE, bold=True)
     head += draw.label(300, 13, "error", 80, size=precision_plot.SIZE, fill=draw.MUTED, anchor="end")
-    head += draw.label(400, 13, "about right", 90, size=precision_plot.SIZE, fill=draw.MUTED, anchor="end")
+    head += draw.label(400, 13, "correct", 90, size=precision_plot.SIZE, fill=draw.MUTED, anchor="end")
     if most:
         cost = f"cycles, {vocabulary.COMPILER}"
         head += draw.label(420, 13, cost, draw.INNER - 420, size=precision_plot.SIZE, fill=draw.MUTED)

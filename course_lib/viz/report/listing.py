@@ -12,7 +12,7 @@ ROWS = 60  # of all programs together
 _ENDS = 6  # rows kept at each end of an innermost loop
 _INSTRUCTIONS = 110  # characters in a row
 _TOOLTIP = 400
-_ABSENT = "No listing: the compiler's dump did not hold the bundles."
+_ABSENT = "No listing: the compiler's dump does not contain the bundles."
 _SCROLLS = f"overflow: auto; max-height: 380px; border: 1px solid {draw.LINE}; margin: 6px 0"
 _ROWS = (
     "margin: 0; padding: 8px; white-space: pre; font-size: 12px; line-height: 1.45; "

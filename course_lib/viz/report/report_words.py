@@ -68,7 +68,7 @@ def _predicted(report: Report) -> str:
     cycles = text.counted(report.cycles, "cycle")
     if report.seconds is not None:
         return f"{cycles}, {text.duration(report.seconds)}, {vocabulary.COMPILER}{how}"
-    return f"{cycles}, {vocabulary.COMPILER}{how}; no time, as the clock of {report.chip} is not known"
+    return f"{cycles}, {vocabulary.COMPILER}{how}; no time, because the clock of {report.chip} is not known"
 
 
 def _bound_words(report: Report) -> str:

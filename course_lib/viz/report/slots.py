@@ -4,7 +4,7 @@ from course_lib import text
 from course_lib.viz.common import core_units, draw
 
 _ROW, _NAME, _BAR = 21, 110, 300
-_ABSENT = "No slot figures: the compiler's dump did not hold them."
+_ABSENT = "No slot figures: the compiler's dump does not contain them."
 _MEANING = "share of the slots its bundles offer, each bundle counted once"
 
 

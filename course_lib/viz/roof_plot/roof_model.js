@@ -127,22 +127,22 @@ export function hints(s, chip) {
   const atTheRidge = Math.abs(found.compute_s / found.memory_s - 1) < ALIKE;
   if (atTheRidge) {
     const sizes = s.m === s.k && s.k === s.n ? `N = ${s.m}` : `m = ${s.m}, k = ${s.k}, n = ${s.n}`;
-    said.push(`${sizes}: here compute and HBM take equally long.`);
+    said.push(`At ${sizes}, compute and HBM take equally long.`);
   }
   const [bm, bk, bn] = cut(s);
   if (s.ideal) {
     const each = Math.floor((2 * size + SIZE_OUT[s.dtype]) / 2);
     const from = count(Math.ceil((most / chip.bandwidth) * each));
     const fromThere = atTheRidge ? `: from N = ${from} on, compute binds on a ${chip.name}` : "";
-    said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
+    said.push(`Square matmuls of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
   } else if (bk < s.k && bm === s.bm && bn === s.bn) {
-    said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
+    said.push(`However large the matmul, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
       + `copies, at ${percent(chip.hbm)} of the bandwidth, keep up with the MXU from `
       + `${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
   }
   if (found.seconds > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
-    said.push(`${duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a step do not `
-      + "hide one another fully.");
+    said.push(`${duration(found.seconds)} is more than any single roof, because with two buffers the latency, bytes and work of a `
+      + "step do not fully hide one another.");
   }
   return [...said, ...warnings(s, chip, found), constants(s, chip)];
 }
@@ -152,14 +152,14 @@ function warnings(s, chip, found) {
   if (found.vmem_bytes > chip.vmem) {
     said.push(`Cannot run: the blocks need ${needs} of VMEM, and a ${name} has ${sizeOf(chip.vmem)}.`);
   } else if (found.vmem_bytes > chip.scoped) {
-    said.push(`The blocks need ${needs} of VMEM: above ${sizeOf(chip.scoped)} the compiler of a ${name} refuses a kernel `
+    said.push(`The blocks need ${needs} of VMEM. Above ${sizeOf(chip.scoped)}, the compiler for a ${name} refuses a kernel `
       + "that does not ask for more (vmem_limit_bytes).");
   }
   const padding = 1 - found.flops / (found.compute_s * peak(s, chip));
-  if (padding > 0.01) said.push(`${percent(padding)} of the MXU's work is padding: blocks that the sizes do not fill.`);
+  if (padding > 0.01) said.push(`${percent(padding)} of the MXU's work is padding, because the sizes do not fill the blocks.`);
   if (s.dtype === "int8") {
     said.push("The result of int8 is int32.");
-    if (!chip.int8) said.push(`JAX's registry has no int8 rate of a ${name}: counted at the bf16 rate.`);
+    if (!chip.int8) said.push(`JAX's registry has no int8 rate for a ${name}, so the bf16 rate counts.`);
   }
   if (s.dtype === "float32") said.push("float32 in one pass: the MXU rounds x and y to bf16.");
   return said;
@@ -167,11 +167,11 @@ function warnings(s, chip, found) {
 
 function constants(s, chip) {
   if (s.ideal) {
-    const whose = chip.cores > 1 ? `: of one of ${chip.cores} cores, and of the HBM that they share` : "";
-    return `Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet${whose}.`;
+    const whose = chip.cores > 1 ? `, for one of ${chip.cores} cores and the HBM that they share` : "";
+    return `Ideal: every array is copied once, behind the arithmetic, at the data sheet's rates${whose}.`;
   }
-  let each = `a step ${duration(chip.step_s)} at least, copies at ${percent(chip.hbm)} of the data sheet`;
-  if (chip.cores > 1) each += `, which one of ${chip.cores} cores has for itself`;
-  if (chip.fitted === chip.name) return `Fitted on published timings of a ${chip.name}: ${each}.`;
-  return `No published timing of a ${chip.name} was at hand. Fitted on a ${chip.fitted}: ${each}.`;
+  let each = `a step takes ${duration(chip.step_s)} at least, and copies reach ${percent(chip.hbm)} of the HBM bandwidth`;
+  if (chip.cores > 1) each += `, which one of ${chip.cores} cores has to itself`;
+  if (chip.fitted === chip.name) return `Fitted to published timings of a ${chip.name}: ${each}.`;
+  return `No published timings of a ${chip.name} were available. Fitted to those of a ${chip.fitted}: ${each}.`;
 }

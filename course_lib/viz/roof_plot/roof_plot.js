@@ -5,7 +5,7 @@ const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
 const MOST = 65536; // of an axis, or of a side of a block
 const SIDE = 128; // of the smallest block that a drag makes
 const LARGEST = 8192; // and of the largest
-const NO_BLOCKS = "The ideal has no blocks: untick it to change them.";
+const NO_BLOCKS = "The ideal has no blocks: untick it to choose them.";
 const LABELLED = 4; // with more published points, only the list below the plot names them
 
 // ---- sizes that a drag or a key stops at
@@ -174,7 +174,7 @@ function render({ model, el }) {
   const plot = make(body, "div", "course-plot");
   const svg = draw(plot, "svg", { role: "group", "aria-label": "Three roofs, on log axes" });
   const back = draw(svg, "g", {});
-  const point = draw(svg, "g", { class: "course-point", tabindex: 0, role: "slider", "aria-label": "Size of the product",
+  const point = draw(svg, "g", { class: "course-point", tabindex: 0, role: "slider", "aria-label": "Size of the matmul",
     "aria-valuemin": 1, "aria-valuemax": MOST });
   const front = draw(svg, "g", { class: "course-front" });
   const side = make(body, "div", "course-readout");
@@ -184,8 +184,8 @@ function render({ model, el }) {
   const legend = make(root, "ul", "course-published");
   const message = make(root, "p", "course-message");
   message.setAttribute("role", "status");
-  make(root, "p", "course-help", "Drag the point: sideways changes the size, up and down the blocks. Or select it with "
-    + "Tab: the arrow keys do the same, Page Up and Page Down double and halve the size.");
+  make(root, "p", "course-help", "Drag the point: sideways changes the size, up and down changes the blocks. Or select it with "
+    + "Tab: the arrow keys do the same, and Page Up and Page Down double and halve the size.");
 
   let quiet = false, held = null, drawn = null;
   function change(patch, { save = true, words = "" } = {}) {
@@ -227,7 +227,7 @@ function render({ model, el }) {
     for (const line of hints(s, chip)) make(said, "p", "", line);
     legend.replaceChildren();
     for (const p of published) make(legend, "li", "", figures(p));
-    if (measured.length && !published.length) make(legend, "li", "", `Published points are those of a ${model.get("published_on")}: choose it to see them.`);
+    if (measured.length && !published.length) make(legend, "li", "", `The published points are for a ${model.get("published_on")}: choose it to see them.`);
     for (const [name, box] of Object.entries(boxes)) {
       if (box.type === "checkbox") box.checked = s[name];
       else if (box.value !== String(s[name])) box.value = s[name];
@@ -296,7 +296,7 @@ function render({ model, el }) {
       const unit = block ? unitOf(name, model.get("dtype")) : 1, asked = Number(box.value);
       const taken = Number.isFinite(asked) && box.value !== "" ? legal(asked, unit) : model.get(name);
       const rule = block ? `a multiple of ${unit}` : "a whole number";
-      const words = taken === asked ? "" : `${name} = ${box.value || "nothing"} will not do: it is ${rule}, ${unit} to ${MOST}. Taken: ${taken}.`;
+      const words = taken === asked ? "" : `${name} = ${box.value || "nothing"} is not valid: it must be ${rule} from ${unit} to ${MOST}. Used instead: ${taken}.`;
       change({ [name]: taken }, { words });
     };
     box.onkeydown = (event) => {

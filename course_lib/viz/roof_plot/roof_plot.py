@@ -40,7 +40,9 @@ def roof_plot(
     kind = _dtype_name(dtype)
     for name, size in (("m", m), ("k", k), ("n", n)):
         if not _whole(size) or not 1 <= size <= MOST:
-            raise ValueError(f"roof_plot: {name}={size!r} is no size of an axis: it is a whole number, 1 to {MOST}.")
+            raise ValueError(
+                f"roof_plot: {name}={size!r} is not the size of an axis: it must be a whole number from 1 to {MOST}."
+            )
     bm, bk, bn = _checked_blocks(blocks, kind) if blocks is not None else _BLOCKS
     return RoofPlot(
         m=m,
@@ -91,7 +93,7 @@ class RoofPlot(Widget):
 
 def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -> str:
     """Draw the plot as a card; ``chip`` is from ``blocked_product.rates``."""
-    first = roofs.point("this product", blocked_product.predicted(product, chip=chip["name"]))
+    first = roofs.point("this matmul", blocked_product.predicted(product, chip=chip["name"]))
     kind = "int8" if product.dtype == "int8" and chip["int8"] else "bf16"
     over = roofs.Roofs(
         chip=chip["name"], flop_rate=blocked_product.peak(product, chip), bandwidth=chip["bandwidth"], dtype=kind
@@ -109,8 +111,8 @@ def _without_a_point(product: Product) -> str:
 
 def _too_many(product: Product) -> str:
     return (
-        f"{shape(product)}: {math.prod(product.grid):,} grid steps. Of more than {MOST_STEPS:,} there is no still "
-        "picture; a notebook that runs has one to drag."
+        f"{shape(product)}: {math.prod(product.grid):,} grid steps. There is no still picture of more than "
+        f"{MOST_STEPS:,}; a running notebook has one to drag."
     )
 
 
@@ -152,22 +154,22 @@ def hints(p: Product, chip: dict) -> list[str]:
     said, at_the_ridge = [], abs(found.compute_s / found.memory_s - 1) < _ALIKE
     if at_the_ridge:
         sizes = f"N = {p.m}" if p.m == p.k == p.n else f"m = {p.m}, k = {p.k}, n = {p.n}"
-        said.append(f"{sizes}: here compute and HBM take equally long.")
+        said.append(f"At {sizes}, compute and HBM take equally long.")
     if p.blocks is None:
         each = (2 * size + (2 if p.dtype == "bfloat16" else 4)) // 2  # bytes per FLOP, times N
         from_there = f": from N = {math.ceil(peak / chip['bandwidth'] * each):,} on, compute binds on a {chip['name']}"
-        said.append(f"Square products of {p.dtype} have N/{each} FLOPs/byte{from_there if at_the_ridge else ''}.")
+        said.append(f"Square matmuls of {p.dtype} have N/{each} FLOPs/byte{from_there if at_the_ridge else ''}.")
     elif p.cut[1] < p.k and p.cut[::2] == p.blocks[::2]:
         bm, _, bn = p.blocks
         said.append(
-            f"However large the product, bm = {bm} and bn = {bn} give at most "
+            f"However large the matmul, bm = {bm} and bn = {bn} give at most "
             f"{text.intensity(2 / (size / bm + size / bn))}; copies, at {text.percent(chip['hbm'])} of the bandwidth, "
             f"keep up with the MXU from {text.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
         )
     if found.seconds > _MORE * max(found.compute_s, found.memory_s, found.steps_s):
         said.append(
-            f"{text.duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a "
-            "step do not hide one another fully."
+            f"{text.duration(found.seconds)} is more than any single roof, because with two buffers the latency, bytes "
+            "and work of a step do not fully hide one another."
         )
     said += _warnings(p, chip, found)
     return [*said, _constants(p, chip)]
@@ -180,16 +182,16 @@ def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
         said.append(f"Cannot run: the blocks need {needs} of VMEM, and a {name} has {text.size(chip['vmem'])}.")
     elif vmem > chip["scoped"]:
         said.append(
-            f"The blocks need {needs} of VMEM: above {text.size(chip['scoped'])} the compiler of a {name} refuses "
+            f"The blocks need {needs} of VMEM. Above {text.size(chip['scoped'])}, the compiler for a {name} refuses "
             "a kernel that does not ask for more (vmem_limit_bytes)."
         )
     padding = 1 - found.flops / (found.compute_s * blocked_product.peak(p, chip))
     if padding > 0.01:
-        said.append(f"{text.percent(padding)} of the MXU's work is padding: blocks that the sizes do not fill.")
+        said.append(f"{text.percent(padding)} of the MXU's work is padding, because the sizes do not fill the blocks.")
     if p.dtype == "int8":
         said.append(f"The result of int8 is {RESULT['int8']}.")
         if not chip["int8"]:
-            said.append(f"JAX's registry has no int8 rate of a {name}: counted at the bf16 rate.")
+            said.append(f"JAX's registry has no int8 rate for a {name}, so the bf16 rate counts.")
     if p.dtype == "float32":
         said.append("float32 in one pass: the MXU rounds x and y to bf16.")
     return said
@@ -197,14 +199,15 @@ def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
 
 def _constants(p: Product, chip: dict) -> str:
     if p.blocks is None:
-        whose = f": of one of {chip['cores']} cores, and of the HBM that they share" if chip["cores"] > 1 else ""
-        return f"Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet{whose}."
-    each = f"a step {text.duration(chip['step_s'])} at least, copies at {text.percent(chip['hbm'])} of the data sheet"
+        whose = f", for one of {chip['cores']} cores and the HBM that they share" if chip["cores"] > 1 else ""
+        return f"Ideal: every array is copied once, behind the arithmetic, at the data sheet's rates{whose}."
+    share = text.percent(chip["hbm"])
+    each = f"a step takes {text.duration(chip['step_s'])} at least, and copies reach {share} of the HBM bandwidth"
     if chip["cores"] > 1:
-        each += f", which one of {chip['cores']} cores has for itself"
+        each += f", which one of {chip['cores']} cores has to itself"
     if chip["fitted"] == chip["name"]:
-        return f"Fitted on published timings of a {chip['name']}: {each}."
-    return f"No published timing of a {chip['name']} was at hand. Fitted on a {chip['fitted']}: {each}."
+        return f"Fitted to published timings of a {chip['name']}: {each}."
+    return f"No published timings of a {chip['name']} were available. Fitted to those of a {chip['fitted']}: {each}."
 
 
 def _checked_blocks(blocks: object, dtype: str) -> tuple[int, int, int]:
@@ -213,10 +216,10 @@ def _checked_blocks(blocks: object, dtype: str) -> tuple[int, int, int]:
     try:
         bm, bk, bn = blocks
     except (TypeError, ValueError):
-        raise ValueError(f"roof_plot: blocks={blocks!r} are not three sizes. Say {wanted}.") from None
+        raise ValueError(f"roof_plot: blocks={blocks!r} is not three sizes. Give {wanted}.") from None
     for name, size, unit in (("bm", bm, rows), ("bk", bk, 128), ("bn", bn, 128)):
         if not _whole(size) or not unit <= size <= MOST or size % unit:
-            raise ValueError(f"roof_plot: {name}={size!r} in blocks={blocks!r} is not legal. Say {wanted}.")
+            raise ValueError(f"roof_plot: {name}={size!r} in blocks={blocks!r} is not legal. Give {wanted}.")
     return bm, bk, bn
 
 

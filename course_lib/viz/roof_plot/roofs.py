@@ -32,7 +32,7 @@ class Point:
         for field in ("flops", "hbm_bytes", "seconds"):
             if not getattr(self, field) > 0:
                 wrong = f"{self.name}: {field}={getattr(self, field)!r}"
-                raise ValueError(f"{wrong} has no place on log axes, where values are greater than 0.")
+                raise ValueError(f"{wrong} cannot be shown on log axes, where values must be greater than 0.")
 
     @property
     def intensity(self) -> float:
@@ -100,7 +100,9 @@ def three_roofs(predictions: Mapping[str, roofline.Prediction], measured: Sequen
     """
     chip_names = sorted({prediction.chip for prediction in predictions.values()})
     if len(chip_names) != 1:
-        raise ValueError(f"predictions are for {', '.join(chip_names) or 'no chip'}; the roofs are those of one chip.")
+        raise ValueError(
+            f"predictions are for {', '.join(chip_names) or 'no chip'}, but the roofs are those of one chip."
+        )
     for each in measured:
         if not each.measured_by:
             raise ValueError(f"three_roofs: {each.name} among measured= lacks measured_by='who measured it'.")
@@ -172,7 +174,7 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
             return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's can be twice as high."
         return f"{words} That is more than the chip can do: its FLOPs, bytes or seconds are wrong."
     if first.step_rate < roofs.at(first.intensity):
-        words += f" Its grid steps alone hold it below {text.flop_rate(first.step_rate)}."
+        words += f" Its grid steps alone keep it below {text.flop_rate(first.step_rate)}."
     return words
 
 

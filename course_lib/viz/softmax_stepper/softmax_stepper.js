@@ -48,12 +48,12 @@ function render({ model, el }) {
   });
   const bar = make(root, "div", "course-controls");
   const back = button(bar, "course-back", "◀", "One step back (left arrow)");
-  const next = button(bar, "course-next", "▶", "One step on (right arrow)");
+  const next = button(bar, "course-next", "▶", "One step forward (right arrow)");
   const reset = button(bar, "course-reset", "Reset", "Reset: the given scores, before the first block");
   const words = make(root, "p", "course-caption");
   words.setAttribute("aria-live", "polite");
   const lines = drawTable(root, last), end = make(root, "p", "course-end");
-  make(root, "p", "course-note", "Seen scores are solid, those of the current block stand in a frame, later ones are pale. The dashed line is m. "
+  make(root, "p", "course-note", "Seen scores are solid, those of the current block are framed, later ones are pale. The dashed line is m. "
     + "Shrink is exp(m before - m after).");
   make(root, "p", "course-keys", "Keys: ← →, Home, End. On a bar (Tab): ↑ ↓ by 0.5, Delete masks it. Or drag a bar up and down; "
     + "a double click masks it.");

@@ -31,7 +31,7 @@ def softmax_stepper(scores: Sequence[float], values: Sequence[float] | None = No
         )
     if type(block) is not int or not 1 <= block <= len(row):
         raise ValueError(
-            f"softmax_stepper: block={block!r} is no number of keys for a step, but must be an integer from 1 to "
+            f"softmax_stepper: block={block!r} is not a number of keys for a step: it must be an integer from 1 to "
             f"{len(row)}."
         )
     finite = [score for score in row if score is not None] or [0]
@@ -43,7 +43,7 @@ def _numbers(name: str, given: object, largest: int, masks: bool = False) -> lis
     """Return numbers rounded to hundredths, None for -inf if ``masks``. Raise ValueError if they are none."""
     may = f"a number from -{largest} to {largest}{', or -inf for a masked key' if masks else ''}"
     if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ValueError(f"softmax_stepper: {name}={given!r} is no row of numbers; each must be {may}.")
+        raise ValueError(f"softmax_stepper: {name}={given!r} is not a row of numbers; each must be {may}.")
     found = []
     for place, each in enumerate(given):
         try:

@@ -87,7 +87,7 @@ def caption(x: Matrix, w: Matrix, cycle: int) -> str:
     if cycle == 0:
         return (
             f"Before the first cycle. The {rows} x {columns} weights lie in their cells, and stay there. "
-            "Each row of x will enter from the left, every number one cycle after the one above it."
+            "Each row of x will enter from the left, every element one cycle after the one above it."
         )
     left = sorted(just_out(x, w, cycle))
     said = [f"Cycle {cycle} of {all_cycles}: {at_work(x, w, cycle)} of {rows * columns} cells work."]
@@ -95,7 +95,7 @@ def caption(x: Matrix, w: Matrix, cycle: int) -> str:
         names = ", ".join(f"y[{m}, {column}]" for m, column in left)
         said.append(f"Out {'comes' if len(left) == 1 else 'come'} {names}.")
     if cycle < rows:
-        said.append(f"Nothing is out yet: a sum has {rows} rows to pass.")
+        said.append(f"Nothing is out yet: a sum passes through {rows} rows.")
     elif cycle == rows:
         said.append(f"The first result, after {rows} cycles: one for each row of the array.")
     done = cycle - first_row(w)

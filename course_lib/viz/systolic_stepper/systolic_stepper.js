@@ -62,7 +62,7 @@ function render({ model, el }) {
   const bar = make(root, "div", "course-controls");
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
   const back = button(bar, "course-back", "◀", "One cycle back (left arrow)");
-  const next = button(bar, "course-next", "▶", "One cycle on (right arrow)");
+  const next = button(bar, "course-next", "▶", "One cycle forward (right arrow)");
   const reset = button(bar, "course-reset", "Reset", "Back to before the first cycle");
   for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text names them
   const slider = make(bar, "input", "course-slider");
@@ -72,8 +72,8 @@ function render({ model, el }) {
   const matrices = make(root, "div", "course-matrices");
   const given = drawMatrix(matrices, "x", x.length, rows), result = drawMatrix(matrices, "y = x @ w", x.length, columns);
   make(root, "p", "course-note", `With ${rows} x ${columns} weights the first result is out after ${rows} cycles, the first row of y `
-    + `after ${rows + columns - 1}, and then a row each cycle. By this scheme ${size} x ${size} weights, as in an MXU of a v5e, make that ${size} and `
-    + `${2 * size - 1}: an MXU wants many rows of x for the same weights.`);
+    + `after ${rows + columns - 1}, and then a row each cycle. With ${size} x ${size} weights, as in an MXU of a v5e, this scheme takes ${size} and `
+    + `${2 * size - 1} cycles, so an MXU needs many rows of x for the same weights.`);
   make(root, "p", "course-keys", "Keys: ← →, Home, End, space");
 
   let cycle = Math.max(0, Math.min(all, model.get("cycle"))), timer = 0, shownWidth = 0;

@@ -19,7 +19,7 @@ def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
     for name, size in (("rows", rows), ("columns", columns)):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:
             raise ValueError(
-                f"systolic_stepper: {name}={size!r} is no size to look at. Say a whole number, 1 to {MOST}."
+                f"systolic_stepper: {name}={size!r} is not a size to show. Give a whole number from 1 to {MOST}."
             )
     w = [[(3 * row + 5 * column + row * column) % 7 + 1 for column in range(columns)] for row in range(rows)]
     x = [[(4 * m + 3 * row + m * row) % 5 + 1 for row in range(rows)] for m in range(rows + columns)]

@@ -11,7 +11,7 @@ _FILL = ("#cfe3f1", "#fdf3d8", "#cfeadf")  # of cells that work on the same row 
 def still(x: Matrix, w: Matrix, cycle: int) -> str:
     """Draw the array after ``cycle`` cycles, what waits on its left, and what has come out below."""
     words = draw.paragraph(systolic.caption(x, w, cycle), size=17)
-    said = "In a cell: its weight, above; what it adds to the sum from above; the sum that it hands down."
+    said = "In a cell, from the top: its weight, what it adds to the sum from above, and the sum that it passes down."
     panel = draw.stacked([_array(x, w, cycle), words, draw.paragraph(said, size=15, fill=draw.MUTED)], gap=8)
     return draw.card(panel, "A systolic array", systolic.caption(x, w, cycle))
 

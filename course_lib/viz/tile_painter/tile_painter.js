@@ -32,9 +32,9 @@ const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 export function sentence(shape, dtype) {
   const found = plan(shape, dtype), slices = product(shape.slice(0, -2));
   const empty = significant(100 * (1 - found.numbers / found.places), 3);
-  const said = `${dtype}[${shape.join(", ")}]: ${many(found.numbers, "number")} in ${many(found.registers, "register")}. ${empty} % of the `
+  const said = `${dtype}[${shape.join(", ")}]: ${many(found.numbers, "element")} in ${many(found.registers, "register")}. ${empty} % of the `
     + `places are empty. In memory it takes ${sizeOf(found.stored)}, in tiles of ${found.tile_rows} x ${LANES}.`;
-  return slices > 1 ? `${said} Each of the ${count(slices)} slices of the leading axes begins registers of its own.` : said;
+  return slices > 1 ? `${said} Each of the ${count(slices)} slices of the leading axes begins new registers.` : said;
 }
 
 // Returns the sizes that were typed; null if they are not sizes.
@@ -69,8 +69,8 @@ function render({ model, el }) {
   stage.setAttribute("role", "img");
   const more = make(root, "p", "course-more"), words = make(root, "p", "course-words");
   words.setAttribute("aria-live", "polite");
-  make(root, "p", "course-note", "Blue: numbers of the array. Grey: empty. Type two sizes or more, such as 20, 200 or 1024, 1, 1. "
-    + "Up and down keys: the last size doubled and halved.");
+  make(root, "p", "course-note", "Blue: elements of the array. Grey: empty. Type two sizes or more, such as 20, 200 or 1024, 1, 1. "
+    + "The up and down keys double and halve the last size.");
 
   function show() {
     const shape = model.get("shape"), kind = model.get("dtype"), found = plan(shape, kind);
@@ -91,7 +91,7 @@ function render({ model, el }) {
     const shape = sizes(typed.value);
     typed.classList.toggle("course-wrong", !shape);
     if (shape) tell("shape", shape);
-    else put(words, "Type two to five whole numbers with commas between them, each from 1 to 1,000,000.");
+    else put(words, "Type two to five whole numbers from 1 to 1,000,000, separated by commas.");
   };
   typed.onkeydown = (event) => {
     if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return;

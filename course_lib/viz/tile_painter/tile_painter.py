@@ -20,11 +20,11 @@ def tile_painter(shape: Sequence[int] = (20, 200), dtype: str = "float32") -> "T
     counts again. Raises ValueError for any other dtype or shape.
     """
     if dtype not in tile_plan.DTYPES:
-        raise ValueError(f"tile_painter: dtype={dtype!r} is none it knows. Say one of {', '.join(tile_plan.DTYPES)}.")
+        raise ValueError(f"tile_painter: dtype={dtype!r} is not known. Choose one of {', '.join(tile_plan.DTYPES)}.")
     sizes = list(shape)
     if not 2 <= len(sizes) <= 5 or not all(type(n) is int and 1 <= n <= tile_plan.MOST for n in sizes):
         raise ValueError(
-            f"tile_painter: shape={shape!r} is no shape to paint. Say two to five whole numbers, 1 to "
+            f"tile_painter: shape={shape!r} is not a shape to paint. Give two to five whole numbers from 1 to "
             f"{tile_plan.MOST:,}, as in (20, 200)."
         )
     return TilePainter(shape=sizes, dtype=dtype)
@@ -50,7 +50,7 @@ def still(shape: Sequence[int], dtype: str) -> str:
         body += _register(x, number // _IN_A_ROW * (_HIGH + _GAP), tiles, found)
     rows = -(-len(found.drawn) // _IN_A_ROW)
     panels = [
-        draw.heading(_TITLE, "blue: numbers of the array, grey: empty"),
+        draw.heading(_TITLE, "blue: elements of the array, grey: empty"),
         draw.Panel(body, rows * (_HIGH + _GAP)),
         *([draw.paragraph(f"and {more}", size=13, fill=draw.MUTED)] if (more := more_words(found)) else []),
         draw.paragraph(said, size=13),

@@ -67,11 +67,11 @@ def sentence(shape: Sequence[int], dtype: str) -> str:
     found = plan(shape, dtype)
     empty = text.significant(100 * found.empty, 3)
     said = (
-        f"{dtype}[{', '.join(map(str, shape))}]: {text.counted(found.numbers, 'number')} in "
+        f"{dtype}[{', '.join(map(str, shape))}]: {text.counted(found.numbers, 'element')} in "
         f"{text.counted(found.registers, 'register')}. {empty} % of the places are empty. In memory it "
         f"takes {text.size(found.stored)}, in tiles of {found.tile_rows} x {LANES}."
     )
     slices = math.prod(shape[:-2])
     if slices > 1:
-        said += f" Each of the {text.count(slices)} slices of the leading axes begins registers of its own."
+        said += f" Each of the {text.count(slices)} slices of the leading axes begins new registers."
     return said

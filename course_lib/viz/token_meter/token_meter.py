@@ -29,7 +29,7 @@ def token_meter(
     """
     if isinstance(parameters, bool) or not isinstance(parameters, int | float) or not _is_in_range(parameters):
         raise ValueError(
-            f"token_meter: parameters={parameters!r} is no number of parameters. It may be a number from "
+            f"token_meter: parameters={parameters!r} is not a number of parameters. It may be a number from "
             f"{FEWEST_PARAMETERS:g} to {MOST_PARAMETERS:g}. Try parameters=8.03e9."
         )
     for name, size in (("layers", layers), ("kv_heads", kv_heads), ("head", head)):
@@ -41,7 +41,7 @@ def token_meter(
             )
     if chip not in CHIPS:
         raise ValueError(
-            f"token_meter: chip={chip!r} is not among the chips to choose. It may be {', '.join(map(repr, CHIPS))}. "
+            f"token_meter: chip={chip!r} is not one of the chips. It may be {', '.join(map(repr, CHIPS))}. "
             "Try chip='v5e'."
         )
     model = Model(float(parameters), layers, kv_heads, head)

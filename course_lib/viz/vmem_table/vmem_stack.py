@@ -7,7 +7,7 @@ from typing import NamedTuple
 from course_lib import text
 from course_lib.viz.common import draw
 
-_ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allocations."
+_ABSENT = "The contents of VMEM are not known: the compiler gave no list of its allocations."
 
 # purpose -> (fill, hatch)
 _LOOKS = {

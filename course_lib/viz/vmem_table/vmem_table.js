@@ -23,13 +23,13 @@ export const total = (data, shapes, buffers) => data.rows.reduce((sum, row, n) =
 export function verdict(data, shapes, buffers) {
   const all = total(data, shapes, buffers), { limit, physical, chip } = data;
   if (all <= limit) {
-    return `Fits: ${sizeOf(all)} of ${sizeOf(limit)} used, ${sizeOf(limit - all)} free. The compiler takes more for itself: `
+    return `Fits: ${sizeOf(all)} of ${sizeOf(limit)} used, ${sizeOf(limit - all)} free. The compiler needs more for itself: `
       + "spilled registers, temporaries.";
   }
-  const words = `${sizeOf(all - limit)} too much: ${sizeOf(all)} needed, and the kernel may use ${sizeOf(limit)}. The compiler `
-    + "would refuse.";
-  if (all > physical) return `${words} No vmem_limit_bytes helps: a ${chip} has ${sizeOf(physical)}.`;
-  return `${words} A ${chip} has ${sizeOf(physical)}: smaller blocks help, or vmem_limit_bytes.`;
+  const words = `${sizeOf(all - limit)} too much: the kernel needs ${sizeOf(all)}, and may use ${sizeOf(limit)}. The compiler `
+    + "would refuse it.";
+  if (all > physical) return `${words} A larger vmem_limit_bytes does not help: a ${chip} has ${sizeOf(physical)}.`;
+  return `${words} A ${chip} has ${sizeOf(physical)}: smaller blocks help, or a larger vmem_limit_bytes.`;
 }
 
 // ---- the (8, 128) rule
@@ -59,7 +59,7 @@ export function illegal(data, shapes) {
     shapes[number].forEach((size, axis) => {
       if (takes(size, row, axis)) return;
       const near = nearest(size, row, axis), vector = row.array.length === 1;
-      const rule = `a multiple of ${unitOf(row, axis)}` + (vector ? `, a power of two from ${least(row)} on` : "");
+      const rule = `a multiple of ${unitOf(row, axis)}` + (vector ? `, a power of two of at least ${least(row)}` : "");
       said.push({ row: number, axis, words: `${row.name}, axis ${axis}: ${size} is not legal. It is ${rule}, or the whole axis. `
         + `Nearest: ${near.length ? `${near.join(", ")} or ` : ""}${row.array[axis]}, the whole axis.` });
     });
@@ -121,7 +121,7 @@ function render({ model, el }) {
   });
   const mark = make(bar, "div", "course-limit");
   make(mark, "span", "", `limit ${sizeOf(data.limit)}`);
-  const why = data.asked ? "asked for with vmem_limit_bytes" : "what a kernel gets that does not ask for more";
+  const why = data.asked ? "set with vmem_limit_bytes" : "the default of a kernel that does not ask for more";
   make(root, "p", "course-note", `Limit: ${sizeOf(data.limit)}, ${why}. The ${data.chip} has ${sizeOf(data.physical)} in all.`);
   make(root, "p", "course-note", "Change a block: type a size, or press the up and down keys for the next legal size that divides "
     + "the array. Sizes that belong together are not linked.");
@@ -141,7 +141,7 @@ function render({ model, el }) {
       box.onchange = () => {
         const asked = Number(box.value);
         if (Number.isInteger(asked) && asked >= 1 && asked <= 2 ** 31) resize(n, axis, asked);
-        else show(`${row.name}, axis ${axis}: "${box.value}" is no size. It is a whole number, 1 or more.`);
+        else show(`${row.name}, axis ${axis}: "${box.value}" is not a size. It must be a whole number, 1 or more.`);
       };
       box.onkeydown = (event) => {
         const direction = { ArrowUp: 1, ArrowDown: -1 }[event.key];

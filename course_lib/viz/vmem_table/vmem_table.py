@@ -115,13 +115,13 @@ def verdict(rows: Sequence[Row], data: dict) -> str:
     if total <= limit:
         return (
             f"Fits: {text.size(total)} of {text.size(limit)} used, {text.size(limit - total)} free. The compiler "
-            "takes more for itself: spilled registers, temporaries."
+            "needs more for itself: spilled registers, temporaries."
         )
-    words = f"{text.size(total - limit)} too much: {text.size(total)} needed, and the kernel may use "
-    words += f"{text.size(limit)}. The compiler would refuse."
+    words = f"{text.size(total - limit)} too much: the kernel needs {text.size(total)}, and may use "
+    words += f"{text.size(limit)}. The compiler would refuse it."
     if total > physical:
-        return f"{words} No vmem_limit_bytes helps: a {data['chip']} has {text.size(physical)}."
-    return f"{words} A {data['chip']} has {text.size(physical)}: smaller blocks help, or vmem_limit_bytes."
+        return f"{words} A larger vmem_limit_bytes does not help: a {data['chip']} has {text.size(physical)}."
+    return f"{words} A {data['chip']} has {text.size(physical)}: smaller blocks help, or a larger vmem_limit_bytes."
 
 
 def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
@@ -135,7 +135,7 @@ def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
             near = ", ".join(map(str, _nearest(size, row, axis)))
             rule = f"a multiple of {unit}"
             if len(shape) == 1:
-                rule += f", a power of two from {_least(row)} on"
+                rule += f", a power of two of at least {_least(row)}"
             said.append(
                 f"{row['name']}, axis {axis}: {size} is not legal. It is {rule}, or the whole axis. "
                 f"Nearest: {f'{near} or ' if near else ''}{length}, the whole axis."
