@@ -18,8 +18,6 @@ def test_the_bound_on_rounding_is_small_beside_the_answer(id):
         for want in judges.expected(task.reference, case):
             if want.exact is not None:
                 assert np.median(want.bound) <= 0.05 * np.sqrt(np.mean(want.exact**2))
-            nonzero = np.asarray(
-                want.value != 0
-            )  # a relu writes zeros, and rows of no group are
+            nonzero = np.asarray(want.value != 0)  # a relu writes zeros, and rows of no group are
             nearly = judges.right(np.zeros_like(want.value), want)[nonzero]
             assert nearly.sum() <= 0.5 * nearly.size, "a kernel that writes zeros would be nearly right"
