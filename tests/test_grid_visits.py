@@ -120,7 +120,7 @@ def test_a_sum_that_is_kept_by_luck_is_refused_and_called_so():
     said = said_of(2)
     assert "is gone" not in said and "came back to it at step (1, 0). Its sum is still there by luck" in said
     assert "two blocks and two buffers" in said and "With three blocks it would be lost" in said
-    assert "nobody promises it" in said.lower()
+    assert "nothing guarantees it" in said.lower()
 
 
 BEHIND = {

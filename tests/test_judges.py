@@ -169,7 +169,7 @@ def test_rows_that_every_mask_leaves_out_are_named():
     fn = pl.pallas_call(halves_kernel, out_shape=out, grid=(2,), in_specs=[spec], out_specs=spec)
     said = judges.judge(fn, lambda x: 2 * x, jnp.arange(1024.0).reshape(8, 128), simulate=False)[-1]
     assert "No step writes row 3 of this block: at steps (0,) to (1,) the jnp.where with o_ref keeps" in said.message
-    assert said.next.startswith("together the masks of a block's steps must cover all its rows")
+    assert said.next.startswith("together, the masks of a block's steps must cover all its rows")
 
 
 def test_a_block_that_the_reference_multiplies_by_zero_is_not_needed():

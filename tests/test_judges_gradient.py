@@ -183,7 +183,7 @@ SLIPS = {
     ),
     "another type of y": (
         layer(save=lambda x, w, b: (layers.forward(x, w, b).astype(jnp.bfloat16), (x, w, layers.forward(x, w, b)))),
-        "Under a gradient the function returns bfloat16.20,256., and otherwise float32.20,256.",
+        "Under a gradient the function returns bfloat16.20,256., but otherwise float32.20,256.",
         {},
     ),
 }  # fmt: skip
@@ -319,7 +319,7 @@ def test_the_kink_is_asked_only_where_the_reference_takes_a_side():
         ({"of": ()}, "of is ()"),
         ({"of": ("x", "x")}, "each once"),
         ({"slips": ("db",)}, "a tuple of judges.Slip"),
-        ({"pre": 3}, "pre is 3; it is a function"),
+        ({"pre": 3}, "pre is 3; it must be a function"),
         ({"activation": jax.nn.relu}, "activation is given, but pre is not"),
         ({"budget": 3}, "budget is 3"),
     ],
@@ -350,7 +350,7 @@ def test_what_cannot_be_asked_is_an_error_for_the_caller():
     x, w, b = arguments()
     with pytest.raises(ValueError, match="of contains 'v'; the arguments are x, w, b"):
         judges.judge_gradient(layer(), reference, x, w, b, of=("v",))
-    with pytest.raises(ValueError, match="judges has 'device'"):
+    with pytest.raises(ValueError, match="judges contains 'device'"):
         judges.judge_gradient(layer(), reference, x, w, b, judges=("device",))
     with pytest.raises(ValueError, match="the reference returns int32, which has no gradient"):
         judges.judge_gradient(layer(), lambda x: x.astype(jnp.int32), x)
@@ -486,7 +486,7 @@ def scaling(dx, ds):
 
 FACTORS = {
     "s is left out of it, as if it were 1 everywhere": (lambda x, s, g: g, lambda x, s, g: x * g),
-    "x stands where s should": (lambda x, s, g: x * g, lambda x, s, g: x * g),
+    "x is used where s should be": (lambda x, s, g: x * g, lambda x, s, g: x * g),
     "it is multiplied by s once too often": (lambda x, s, g: s * s * g, lambda x, s, g: x * g),
     "": (lambda x, s, g: s * g, lambda x, s, g: x * g),
 }
