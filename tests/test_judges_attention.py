@@ -96,7 +96,7 @@ def test_a_right_kernel_of_another_style_passes(reference):
 
 
 SLIPS = {
-    "is multiplied by exp(m_old - m_new), and the exponentials": {"shrink": lambda old, new: jnp.exp(old - new)},
+    "multiplied by exp(m_old - m_new), but the exponentials": {"shrink": lambda old, new: jnp.exp(old - new)},
     "a query does not see the key at its own position": {"visible": lambda q, k: q > k},
     "counts queries from the beginning of their block of 32": {"visible": lambda q, k: q % TILE >= k},
 }

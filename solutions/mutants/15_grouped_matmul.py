@@ -167,7 +167,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +ROWS_OF_TILE, CHUNK = 256, 256
 
 
-# %% answer="15.8" name="nobody's rows as the last expert's" judge="numbers" says="is NaN,\\s+and must not count"
+# %% answer="15.8" name="nobody's rows as the last expert's" judge="numbers" says="is NaN\\s+and must not count"
 # -    @pl.when((v < count_ref[0]) & (e == nobody))
 # +    @pl.when((v < count_ref[0]) & (e > nobody))
 
