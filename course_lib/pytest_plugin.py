@@ -5,7 +5,7 @@ pytest finds it wherever course_lib is installed. It does not import JAX until a
 
 import pytest
 
-_CHEAPER = "kernel that costs less than was kept"
+_CHEAPER = "kernel that costs less than was recorded"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kernel-costs",
         choices=("check", "update"),
         default="check",
-        help="hold each kernel against the costs in kernel_costs.json beside its test, or write them anew",
+        help="compare each kernel with the costs in kernel_costs.json beside its test, or write new ones",
     )
 
 
@@ -40,5 +40,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
     if cheaper := sorted({name for what, name in properties if what == _CHEAPER}):
         terminalreporter.section("kernel costs")
-        terminalreporter.write_line(f"Cheaper than was kept: {', '.join(cheaper)}.")
-        terminalreporter.write_line("To hold them to that from now on: pytest --kernel-costs=update.")
+        terminalreporter.write_line(f"Cheaper than recorded: {', '.join(cheaper)}.")
+        terminalreporter.write_line("To require this from now on: pytest --kernel-costs=update.")

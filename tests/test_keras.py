@@ -74,5 +74,5 @@ def test_it_adds_two(make):
         Add(name="one")(x)
     with pytest.raises(ValueError, match="Add: 'three' was given 3 inputs; it adds two. Try one Add behind the other"):
         Add(name="three")([x, x, x])
-    with pytest.raises(ValueError, match="Add: 'half' is to compute in float16; it may be float32 or bfloat16"):
+    with pytest.raises(ValueError, match="Add: 'half' would compute in float16; it may be float32 or bfloat16"):
         Add(name="half", dtype="float16")([x, x])

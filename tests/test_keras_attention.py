@@ -124,7 +124,7 @@ def test_under_mixed_bfloat16_it_computes_in_bfloat16():
         (lambda: FlashAttention(2, 8, precision="most"), "FlashAttention: precision is 'most'; it may be"),
         (
             lambda: FlashAttention(2, 8, dtype="float16")(X, X),
-            "is to compute in float16; it may be float32 or bfloat16",
+            "would compute in float16; it may be float32 or bfloat16",
         ),
     ],
 )

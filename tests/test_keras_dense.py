@@ -366,9 +366,9 @@ def test_residuals_blocks_and_precision_reach_the_kernel():
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        ({"activation": "nonsense"}, "activation is 'nonsense', and Keras knows no such; it may be None, a name"),
-        ({"activation": 3}, "activation is 3, and Keras knows no such"),
-        ({"activation": {"not": "one"}}, "activation is {'not': 'one'}, and Keras knows no such"),
+        ({"activation": "nonsense"}, "activation is 'nonsense', which Keras does not know; it may be None, a name"),
+        ({"activation": 3}, "activation is 3, which Keras does not know"),
+        ({"activation": {"not": "one"}}, "activation is {'not': 'one'}, which Keras does not know"),
         ({"residuals": "keep"}, "residuals='keep'; it may be 'save' or 'recompute'"),
         ({"precision": "higher"}, "FusedDense: precision is 'higher'; it may be 'default'"),
         ({"blocks": (128, 128, 128)}, r"FusedDense: blocks is \(128, 128, 128\); it may be matmul.Blocks"),
@@ -390,7 +390,7 @@ def test_an_activation_changed_later_is_looked_at_too():
 
 
 def test_a_compute_dtype_that_the_kernel_has_not():
-    with pytest.raises(ValueError, match="is to compute in float16; it may be float32 or bfloat16"):
+    with pytest.raises(ValueError, match="would compute in float16; it may be float32 or bfloat16"):
         FusedDense(3, dtype="float16")(keras.Input((4,)))
 
 
@@ -443,4 +443,4 @@ def test_on_another_backend_it_says_so_once(backend, was):
     command = [sys.executable, "-c", "import course_lib.frameworks.keras"]
     out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, cwd=ROOT)
     last = out.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"ImportError: course_lib.frameworks.keras runs on Keras' JAX backend, and {was}. Set KERAS")
+    assert last.startswith(f"ImportError: course_lib.frameworks.keras runs on Keras' JAX backend, but {was}. Set KERAS")

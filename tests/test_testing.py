@@ -91,12 +91,12 @@ def kept(tmp_path):
     [
         (COSTS, ""),
         (changed(cycles=1010, hbm_bytes=4096), ""),
-        (changed(cycles=1030), "cycles, predicted: 1,030, and 1,000 was kept (+3.0 %)"),
-        (changed(hbm_bytes=8704), "HBM traffic: 8.5 KiB, and 8 KiB was kept (+6.2 %)"),
-        (changed(vmem_bytes=8192), "VMEM: 8 KiB, and 4 KiB was kept (+100.0 %)"),
-        (changed(spills=1), "spills: 1, and 0 was kept"),
+        (changed(cycles=1030), "cycles, predicted: 1,030, but 1,000 was recorded (+3.0 %)"),
+        (changed(hbm_bytes=8704), "HBM traffic: 8.5 KiB, but 8 KiB was recorded (+6.2 %)"),
+        (changed(vmem_bytes=8192), "VMEM: 8 KiB, but 4 KiB was recorded (+100.0 %)"),
+        (changed(spills=1), "spills: 1, but 0 was recorded"),
         (changed(cycles=None), ""),
-        (changed(chip="v6e"), "was kept for a v5e, and this is for a v6e"),
+        (changed(chip="v6e"), "was recorded for a v5e, but this is for a v6e"),
     ],
 )
 def test_what_costs_more_is_refused(kept, costs, said):
@@ -107,8 +107,8 @@ def test_what_costs_more_is_refused(kept, costs, said):
 
 def test_another_version_is_named_and_what_is_not_kept_is_refused(kept):
     said = kept(changed(cycles=2000, versions="jax 1, libtpu 2"))
-    assert "Kept with jax 1, libtpu 1; this is jax 1, libtpu 2." in said
-    assert "Nothing is kept for 'test_other'" in kept(COSTS, "test_other")
+    assert "Recorded with jax 1, libtpu 1; this is jax 1, libtpu 2." in said
+    assert "has no entry for 'test_other'" in kept(COSTS, "test_other")
 
 
 def test_several_kernels_of_one_test_are_numbered(tmp_path):
@@ -122,7 +122,11 @@ def test_several_kernels_of_one_test_are_numbered(tmp_path):
 
 def test_a_damaged_file_is_named(tmp_path):
     file = tmp_path / "kernel_costs.json"
-    for content, said in (("{", "is no JSON"), ("[]", "must hold a JSON object"), ('{"t": {"x": 1}}', "are no costs")):
+    for content, said in (
+        ("{", "is not JSON"),
+        ("[]", "must hold a JSON object"),
+        ('{"t": {"x": 1}}', "does not hold costs"),
+    ):
         file.write_text(content)
         with pytest.raises(ValueError, match=said):
             KeptCosts(file, "t").complaint(COSTS)
@@ -154,7 +158,7 @@ def test_a_project_keeps_its_costs_and_a_slower_kernel_breaks_its_tests(pytester
 
     first = ran()
     first.assert_outcomes(failed=1)
-    first.stdout.fnmatch_lines(["*Nothing is kept for 'test_kernels.py::test_double?float32?'*"])
+    first.stdout.fnmatch_lines(["*has no entry for 'test_kernels.py::test_double?float32?'*"])
     ran("--kernel-costs=update").assert_outcomes(passed=1)
     ran().assert_outcomes(passed=1)
 
@@ -165,13 +169,15 @@ def test_a_project_keeps_its_costs_and_a_slower_kernel_breaks_its_tests(pytester
     (pytester.path / "kernels.py").write_text(PROJECT["kernels.py"].replace("ROWS = 64", "ROWS = 8"))
     slower = ran()
     slower.assert_outcomes(failed=1)
-    slower.stdout.fnmatch_lines(["*KernelRefused: double costs more than it did.", "*cycles, predicted: *was kept (+*"])
+    slower.stdout.fnmatch_lines(
+        ["*KernelRefused: double costs more than it did.", "*cycles, predicted: *was recorded (+*"]
+    )
 
     kept[name]["cycles"] *= 9
     (pytester.path / "kernel_costs.json").write_text(json.dumps(kept))
     cheaper = ran()
     cheaper.assert_outcomes(passed=1)
-    cheaper.stdout.fnmatch_lines(["Cheaper than was kept: test_kernels.py::test_double?float32?."])
+    cheaper.stdout.fnmatch_lines(["Cheaper than recorded: test_kernels.py::test_double?float32?."])
 
 
 def test_costs_are_not_written_by_several_processes():

@@ -11,7 +11,7 @@ What makes a timing wrong, and what this module does about it:
 - The clock may be wrong, so a time that beats the data sheet's peaks is refused (``possible``).
 
 ``measure`` has run on an H100, by the profile. There the loop said 16 % more for a copy of 32 MiB and 17 % more for a
-product; we have not looked why. It has never run on a TPU: the profile reader is
+matmul; we have not looked into why. It has never run on a TPU: the profile reader is
 tested with synthetic profiles.
 """
 

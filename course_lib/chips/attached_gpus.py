@@ -22,7 +22,7 @@ class AttachedGpu:
             return "no kernels, only plain JAX: Pallas begins with Ampere (8.0)"
         if self.capability < (9, 0):
             return "pl.pallas_call, by Triton, which JAX has deprecated; plgpu.kernel begins with Hopper (9.0)"
-        wgmma = ", wgmma and TMA" if self.capability == (9, 0) else ", without wgmma, which is Hopper's alone"
+        wgmma = ", wgmma and TMA" if self.capability == (9, 0) else ", without wgmma, which only Hopper has"
         return f"plgpu.kernel, by Mosaic GPU{wgmma}; pl.pallas_call, by Triton, which JAX has deprecated"
 
     def __str__(self) -> str:

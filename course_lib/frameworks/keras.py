@@ -44,7 +44,7 @@ class Add(keras.layers.Layer):
         if len(inputs) != 2:
             raise ValueError(
                 f"Add: {self.name!r} was given {len(inputs)} inputs; it adds two. "
-                "Try one Add behind the other, Add()([Add()([x, y]), z])."
+                "Try one Add after the other, Add()([Add()([x, y]), z])."
             )
         return inputs
 
@@ -186,7 +186,7 @@ def _function(activation):
         function = keras.activations.get(activation)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"FusedDense: activation is {legal.shown(activation)}, and Keras knows no such; it may be None, a name "
+            f"FusedDense: activation is {legal.shown(activation)}, which Keras does not know; it may be None, a name "
             'such as "relu", "gelu_tanh" or "softmax", a function, or a layer. Try activation="gelu".'
         ) from error
     return _AS_KERAS_HAS_THEM.get(function, function) if isinstance(function, Hashable) else function

@@ -2,7 +2,7 @@
 
 _TO_DO = (
     'Set KERAS_BACKEND=jax before keras is imported, os.environ["KERAS_BACKEND"] = "jax" in the first cell of a '
-    "notebook, and start Python anew."
+    "notebook, and restart Python."
 )
 
 
@@ -13,12 +13,12 @@ def _imported():
         if error.name == "keras":
             raise ImportError("course_lib.frameworks.keras: Keras is not installed. Try pip install keras.") from error
         raise ImportError(
-            f"course_lib.frameworks.keras runs on Keras' JAX backend, and Keras asked for {error.name}. {_TO_DO}"
+            f"course_lib.frameworks.keras runs on Keras' JAX backend, but Keras asked for {error.name}. {_TO_DO}"
         ) from error
     backend = keras.backend.backend()
     if backend != "jax":
         raise ImportError(
-            f"course_lib.frameworks.keras runs on Keras' JAX backend, and Keras is on {backend}. {_TO_DO}"
+            f"course_lib.frameworks.keras runs on Keras' JAX backend, but Keras is on {backend}. {_TO_DO}"
         )
     return keras
 
@@ -30,6 +30,6 @@ def check_dtype(layer) -> None:
     """Raise ValueError if the compute dtype of ``layer`` is one that no kernel takes."""
     if layer.compute_dtype not in ("float32", "bfloat16"):
         raise ValueError(
-            f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "
+            f"{type(layer).__name__}: {layer.name!r} would compute in {layer.compute_dtype}; it may be float32 or "
             "bfloat16. Try dtype='float32' or dtype='mixed_bfloat16'."
         )

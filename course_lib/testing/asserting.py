@@ -44,7 +44,7 @@ def assert_kernel(
     __tracebackhide__ = True
     if mesh is None:
         if how:
-            raise ValueError(f"{next(iter(how))} is for kernels that copy to other chips: say mesh=(4,) as well.")
+            raise ValueError(f"{next(iter(how))} is for kernels that copy to other chips: give mesh=(4,) as well.")
         verdicts = judges.asked(judges.Trial(fn, reference, judges.drawn(args), chip), budget)
     elif budget is not None or costs is not None:
         raise ValueError("budget and costs are for kernels of one chip: the simulator counts no copies to others.")
@@ -55,7 +55,7 @@ def assert_kernel(
         raise KernelRefused(f"{name} is refused.\n" + "\n".join(map(str, verdicts)), verdicts)
     if not any(verdict.passed for verdict in verdicts if verdict.judge in ("numbers", "simulator")):
         raise KernelRefused(
-            f"{name} was not judged: nothing compared its values.\n" + "\n".join(map(str, verdicts)), verdicts
+            f"{name} was not judged: no judge compared its values.\n" + "\n".join(map(str, verdicts)), verdicts
         )
     for verdict in verdicts:
         if verdict.passed is None:

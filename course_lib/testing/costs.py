@@ -34,7 +34,7 @@ class Costs:
     def more_than(self, kept: Self) -> list[str]:
         """Return one line for each cost that is higher than the recorded one; [] if none is."""
         return [
-            f"{what}: {_words(name, now)}, and {_words(name, was)} was kept" + _per_cent(now, was)
+            f"{what}: {_words(name, now)}, but {_words(name, was)} was recorded" + _per_cent(now, was)
             for name, what in _WHAT.items()
             if _larger(now := getattr(self, name), was := getattr(kept, name))
         ]
@@ -61,10 +61,12 @@ class KeptCosts:
             _write(self.file, all_kept | {name: dataclasses.asdict(costs)})
             return ""
         if name not in all_kept:
-            return f"Nothing is kept for {name!r} in {self.file.name}. Run pytest --kernel-costs=update, and commit it."
+            return f"{self.file.name} has no entry for {name!r}. Run pytest --kernel-costs=update, and commit it."
         kept = _costs(self.file, name, all_kept[name])
         if kept.chip != costs.chip:
-            return f"{name!r} was kept for a {kept.chip}, and this is for a {costs.chip}: run --kernel-costs=update."
+            return (
+                f"{name!r} was recorded for a {kept.chip}, but this is for a {costs.chip}: run --kernel-costs=update."
+            )
         if kept.more_than(costs) and not costs.more_than(kept):
             self.cheaper.append(name)
         return self._told(costs, kept)
@@ -73,8 +75,8 @@ class KeptCosts:
         more = costs.more_than(kept)
         if not more:
             return ""
-        other = "" if costs.versions == kept.versions else f"\nKept with {kept.versions}; this is {costs.versions}."
-        return "\n".join(more) + f"{other}\nIf it is worth it: pytest --kernel-costs=update."
+        other = "" if costs.versions == kept.versions else f"\nRecorded with {kept.versions}; this is {costs.versions}."
+        return "\n".join(more) + f"{other}\nTo accept the new costs: pytest --kernel-costs=update."
 
 
 def _larger(now: int | None, was: int | None) -> bool:
@@ -96,7 +98,7 @@ def _read(file: pathlib.Path) -> dict:
         found = json.loads(file.read_text())
     except ValueError as error:
         raise ValueError(
-            f"{file} is no JSON: {error}. Restore it, or run pytest --kernel-costs=update without it."
+            f"{file} is not JSON: {error}. Restore it, or run pytest --kernel-costs=update without it."
         ) from None
     if not isinstance(found, dict):
         raise ValueError(f"{file} must hold a JSON object with a name for each test; it holds {type(found).__name__}.")
@@ -107,9 +109,7 @@ def _costs(file: pathlib.Path, name: str, kept) -> Costs:
     try:
         return Costs(**kept)
     except TypeError:
-        raise ValueError(
-            f"{file}: what stands under {name!r} are no costs. Run pytest --kernel-costs=update."
-        ) from None
+        raise ValueError(f"{file}: the entry {name!r} does not hold costs. Run pytest --kernel-costs=update.") from None
 
 
 def _write(file: pathlib.Path, all_kept: dict) -> None:

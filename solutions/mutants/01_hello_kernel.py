@@ -187,7 +187,7 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
 # %% answer="01.6" name="forgets the unit" judge="exercise" says="(?s)unit is missing.*73,728 of what\\?"
 moved = 73728
 
-# %% answer="01.6" name="counts KB for KiB" judge="exercise" says="KB is not KiB: k, M and G count in thousands"
+# %% answer="01.6" name="counts KB for KiB" judge="exercise" says="KB is not KiB: k, M and G are powers of 1,000"
 moved = "72 KB"
 
 # %% answer="01.6" name="forgets the output" judge="exercise" says="x and y, which go in\\. The sum has to come out"
@@ -202,10 +202,10 @@ moved = "18432 bytes"
 # %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asks for an amount of memory"
 moved = "60 ns"
 
-# %% answer="01.7" name="suspects the bias" judge="exercise" says="(?s)line 7 is not the one.*It is the right one at every step"
+# %% answer="01.7" name="suspects the bias" judge="exercise" says="(?s)line 7 is not the mistake.*It is the right one at every step"
 line = 7
 
-# %% answer="01.7" name="suspects the kernel" judge="exercise" says="(?s)line 2 is not the one.*the arithmetic is right"
+# %% answer="01.7" name="suspects the kernel" judge="exercise" says="(?s)line 2 is not the mistake.*the arithmetic is right"
 line = "o_ref[...] = x_ref[...] + b_ref[...]"
 
 # %% answer="01.7" name="suspects the number of steps" judge="exercise" says="one step for each block of x"

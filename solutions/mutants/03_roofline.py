@@ -40,7 +40,7 @@ least = 982
 # +    return flops, moved, moved / flops
 
 
-# %% answer="03.2" name="returns the bytes first" judge="exercise" says="(?s)for the FLOPs is the bytes.*in this order: the FLOPs"
+# %% answer="03.2" name="returns the bytes first" judge="exercise" says="(?s)You return the bytes where the FLOPs.*in this order: the FLOPs"
 # -    return flops, moved, flops / moved
 # +    return moved, flops, flops / moved
 
@@ -140,13 +140,13 @@ gathers = {"ring": "699 us", "line": "1118 us", "small": "68 ns"}
 # %% answer="03.6" name="leaves one out" judge="exercise" says="(?s)2 of 3 are right.*Not answered yet: small"
 gathers = {"ring": "699 us", "line": "1118 us", "small": None}
 
-# %% answer="03.7" name="believes the comment" judge="exercise" says="(?s)A: .stands. is not the one.*On which side of it"
+# %% answer="03.7" name="believes the comment" judge="exercise" says="(?s)A: .stands. is not right.*On which side of it"
 verdicts = {"A": ("stands", "1365 FLOP/B")}
 
 # %% answer="03.7" name="counts as if bfloat16" judge="exercise" says="right for bfloat16\\. The claim is about float32"
 verdicts = {"A": ("falls", "2731 FLOP/B")}
 
-# %% answer="03.7" name="suspects all five" judge="exercise" says="(?s)C: .falls. is not the one.*Right so far: A, B, D, E"
+# %% answer="03.7" name="suspects all five" judge="exercise" says="(?s)C: .falls. is not right.*Right so far: A, B, D, E"
 verdicts = {
     "A": ("falls", "1365 FLOP/B"),
     "B": ("falls", "655 us"),

@@ -19,8 +19,8 @@ CELLS = {
     (20, "load"): ", 1 of 3 in use: v1 = vld [vmem:[s2]], from kernel.py line 7, x_ref[...] * 2.0",
     (20, "VPU"): ": nothing",
     (21, "EUP"): ", 0 of 1 in use: vpow2.f32 v2, from kernel.py line 7, jnp.exp(x_ref[...] * 2.0)",
-    (22, "EUP"): ", 1 of 1 in use: still at work on what began before",
-    (24, "load"): ", 1 of 3 in use: taken by an operation of another column",
+    (22, "EUP"): ", 1 of 1 in use: still working on earlier operations",
+    (24, "load"): ", 1 of 3 in use: used by an operation in another column",
     (24, "DMA"): ": dma.done.wait s2, 4",
 }
 OPENS_MS = 1500  # on a machine of two cores that does other things; it takes 100 to 300
@@ -101,7 +101,7 @@ def test_keys_go_from_bundle_to_bundle_and_from_unit_to_unit(open_viewer):
         page.keyboard.press("ArrowRight")
         assert active(page).startswith("bundle 21, EUP, 0 of 1 in use: vpow2.f32 v2, from kernel.py line 7, jnp.exp(")
         page.keyboard.press("ArrowDown")
-        assert active(page) == "bundle 22, EUP, 1 of 1 in use: still at work on what began before"
+        assert active(page) == "bundle 22, EUP, 1 of 1 in use: still working on earlier operations"
         for _ in range(9):
             page.keyboard.press("ArrowRight")
         assert active(page).startswith("bundle 22, DMA")

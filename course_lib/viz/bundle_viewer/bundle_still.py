@@ -108,7 +108,7 @@ def _columns(data: dict) -> draw.Panel:
     parts = [draw.label(0, 13, "bundle", _NUMBER)]
     for column, unit in enumerate(data["units"]):
         parts.append(draw.label(_left(column) + _CELL / 2, 13, unit, _CELL + 2, size=12, anchor="middle"))
-    parts.append(draw.label(_left(len(data["units"])) + 8, 13, "what it begins", 200))
+    parts.append(draw.label(_left(len(data["units"])) + 8, 13, "what it starts", 200))
     return draw.Panel("".join(parts), 18)
 
 

@@ -24,8 +24,8 @@ function drawLegend(root) {
     make(entry, "i", `course-key course-use-${use}`);
     entry.append(words);
   }
-  make(legend, "span", "", "number: operations begun");
-  make(legend, "span", "", "·: no operation begun here");
+  make(legend, "span", "", "number: operations started");
+  make(legend, "span", "", "·: no operation started here");
   make(legend, "span", "course-keys", "Keys: arrows, Page Up, Page Down, Home, End");
 }
 
@@ -33,7 +33,7 @@ function drawLegend(root) {
 function drawDetails(panel, data, row) {
   panel.replaceChildren();
   const runs = times(data, row), around = data.loops.some(([first, last]) => first <= row && row <= last);
-  const often = runs === null ? ", issued a number of times that is not known" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`} at most`;
+  const often = runs === null ? ", issued an unknown number of times" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`} at most`;
   const kernel = data.kernels.length > 1 ? ` of ${data.kernels.findLast(([, first]) => first <= row)[0]}` : "";
   make(panel, "strong", "course-which", `Bundle ${row}${kernel}${around ? often : ", issued once"}`);
   const list = make(panel, "ul");
@@ -54,7 +54,7 @@ function drawDetails(panel, data, row) {
     make(code, "mark", "", source.slice(column, until));
     code.append(source.slice(until));
   }
-  if (!data.rows[row][1].length) make(list, "li", "", "Nothing is begun.");
+  if (!data.rows[row][1].length) make(list, "li", "", "Nothing starts here.");
 }
 
 function render({ model, el }) {
@@ -99,7 +99,7 @@ function drawViewer(root, model, data) {
     make(head, "span", "course-gutter").style.width = `${deepest * 10}px`;
     make(head, "span", "course-number", "bundle");
     data.units.forEach((unit, n) => { make(head, "span", "course-cell", unit).title = `${unit}: ${data.does[n]}`; });
-    if (wide) make(head, "span", "course-words", "what it begins");
+    if (wide) make(head, "span", "course-words", "what it starts");
   }
 
   function drawRow(n) {

@@ -1,7 +1,7 @@
 // The program of a viewer, unpacked, and what the table tells a screen reader about a bundle.
 
 const LASTING = ["MXU", "XLU", "EUP"]; // units that keep working after the bundle that started them
-const LATER = "still at work on what began before", ELSEWHERE = "taken by an operation of another column";
+const LATER = "still working on earlier operations", ELSEWHERE = "used by an operation in another column";
 
 async function inflated(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
