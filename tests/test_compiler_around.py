@@ -48,7 +48,7 @@ def test_narrow_arrays_are_turned_round_and_the_report_has_the_price():
     found = report(in_blocks, array(4096, 64))
     before, kernel, behind = found.ops
     (note,) = (note for note in found.notes if "transposes arrays" in note)
-    for op, said in ((before, "x_ref before it"), (behind, "o_ref behind it")):
+    for op, said in ((before, "x_ref before it"), (behind, "o_ref after it")):
         assert f"{said} ({op.name}, {op.cycles:,} cycles," in note and f"{op.hbm_bytes:,} bytes)" in note
         assert op.kind == "copy" and op.cycles > kernel.cycles
     assert "the last axis is 128 or more" in note and "jax.experimental.layout" in note
