@@ -72,7 +72,7 @@ def test_it_adds_two(make):
     x = make()
     with pytest.raises(ValueError, match=r"Add: 'one' was given one input; it adds two. Try Add\(\)\(\[x, y\]\)"):
         Add(name="one")(x)
-    with pytest.raises(ValueError, match="Add: 'three' was given 3 inputs; it adds two. Try one Add behind the other"):
+    with pytest.raises(ValueError, match="Add: 'three' was given 3 inputs; it adds two. Try one Add after the other"):
         Add(name="three")([x, x, x])
     with pytest.raises(ValueError, match="Add: 'half' would compute in float16; it may be float32 or bfloat16"):
         Add(name="half", dtype="float16")([x, x])
