@@ -321,7 +321,7 @@ WRONG = {
     ),
     "autotune with another keyword": (
         lambda: bench.autotune(matmul.matmul, X, X, candidates=[matmul.Blocks()], activation="relu"),
-        ["autotune: matmul cannot be called so", "'activation'", "precision"],
+        ["autotune: matmul cannot be called like this", "'activation'", "precision"],
     ),
     "measure nothing": (
         lambda: bench.measure(None),

@@ -53,7 +53,7 @@ def add_any(x, y):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x + y)
 
 
-# %% answer="01.2" name="two cores write one block" judge="races" says="two cores may share it; but steps .0,. and .1,. both write block"
+# %% answer="01.2" name="two cores write one block" judge="races" says="two cores may share it, but steps .0,. and .1,. both write block"
 def add_any(x, y):
     from jax.experimental.pallas import tpu as pltpu
 
