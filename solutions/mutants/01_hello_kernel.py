@@ -21,7 +21,7 @@ def add_kernel(x_ref, y_ref, o_ref):
     o_ref = x_ref[...] + y_ref[...]  # noqa: F841
 
 
-# %% answer="01.1" name="writes half of the output" judge="numbers" says="(?s)Nothing has written this memory.*2,048 of 4,096 elements are wrong"
+# %% answer="01.1" name="writes half of the output" judge="numbers" says="(?s)Nothing has written o_ref.*2,048 of 4,096 elements are wrong"
 def add_kernel(x_ref, y_ref, o_ref):
     half = x_ref.shape[0] // 2
     o_ref[:half] = x_ref[:half] + y_ref[:half]

@@ -140,7 +140,7 @@ def centre_kernel(x_ref, o_ref):
     jax.lax.fori_loop(0, x_ref.shape[0], row, 0)
 
 
-# %% answer="02.8" name="takes the mean of the columns" judge="numbers" says="mean.x. is taken along axis 0, and should(?s:.)*Next: take it along axis 1"
+# %% answer="02.8" name="takes the mean of the columns" judge="numbers" says="mean.x. is taken along axis 0, but should(?s:.)*Next: take it along axis 1"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.mean(v, axis=0, keepdims=True)

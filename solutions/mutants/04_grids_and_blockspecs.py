@@ -1,7 +1,7 @@
 # Wrong answers to the exercises of lesson 4: edits of our answer, as in a diff, or whole answers. `judge` must
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-# %% answer="04.1" name="counts the blocks from 1" judge="numbers" says="block .8, 0.; the array has 8 x 1 blocks.*(?s:.)*counted from 0"
+# %% answer="04.1" name="counts the blocks from 1" judge="numbers" says="block .8, 0., but the array has 8 x 1 blocks.*(?s:.)*counted from 0"
 def configure(rows, columns):
     return (rows // 8,), (8, columns), lambda i: (rows // 8 - i, 0), lambda i: (i, 0)
 
@@ -35,12 +35,12 @@ def configure(rows, columns):
     return (max(last, 1),), (8, columns), lambda i: (last - i, 0), lambda i: (i, 0)
 
 
-# %% answer="04.2" name="does not transpose" judge="numbers" says="At step .3, 0. the index map of x_ref asks for block .3, 0.; the array has 3 x 4 blocks"
+# %% answer="04.2" name="does not transpose" judge="numbers" says="At step .3, 0. the index map of x_ref asks for block .3, 0., but the array has 3 x 4 blocks"
 def index_maps():
     return lambda i, j: (i, j), lambda i, j: (0, j), lambda i, j: (i, j)
 
 
-# %% answer="04.2" name="takes the row by the output's rows" judge="numbers" says="index map of r_ref asks for block .0, 3.; the array has 1 x 3 blocks"
+# %% answer="04.2" name="takes the row by the output's rows" judge="numbers" says="index map of r_ref asks for block .0, 3., but the array has 1 x 3 blocks"
 def index_maps():
     return lambda i, j: (j, i), lambda i, j: (0, i), lambda i, j: (i, j)
 
@@ -134,7 +134,7 @@ def order(down, across):
     return (down, across), lambda j, i: (i, 0), lambda j, i: (0, j), lambda j, i: (i, j)
 
 
-# %% answer="04.5" name="forgets the output's letters" judge="numbers" says="At step .8, 0. the index map of o_ref asks for block .8, 0.; the array has 8 x 10 blocks"
+# %% answer="04.5" name="forgets the output's letters" judge="numbers" says="At step .8, 0. the index map of o_ref asks for block .8, 0., but the array has 8 x 10 blocks"
 def order(down, across):
     return (across, down), lambda j, i: (i, 0), lambda j, i: (0, j), lambda i, j: (i, j)
 
@@ -144,7 +144,7 @@ def order(down, across):
     return (down, across), lambda i, j: (i, 0), lambda i, j: (0, 0), lambda i, j: (i, j)
 
 
-# %% answer="04.6" name="the collection's own map" judge="numbers" says="At step .0, 0, 1. the index map of x_ref asks for block .0, 0, 8.; the array has 2 x 3 x 2 blocks"
+# %% answer="04.6" name="the collection's own map" judge="numbers" says="At step .0, 0, 1. the index map of x_ref asks for block .0, 0, 8., but the array has 2 x 3 x 2 blocks"
 def block_of_step(i, j, k):
     return (8 * i, 8 * j, 8 * k)
 
@@ -159,7 +159,7 @@ def block_of_step(i, j, k):
     return (i // 2, j // 8, k // 128)
 
 
-# %% answer="04.6" name="turns the axes round" judge="numbers" says="index map of x_ref asks for block .1, 0, 0.; the array has 1 x 1 x 3 blocks.*(?s:.)*x_ref's map returns k first"
+# %% answer="04.6" name="turns the axes round" judge="numbers" says="index map of x_ref asks for block .1, 0, 0., but the array has 1 x 1 x 3 blocks.*(?s:.)*x_ref's map returns k first"
 def block_of_step(i, j, k):
     return (k, j, i)
 
@@ -185,7 +185,7 @@ def fold(x):
     )(x)
 
 
-# %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 3. the index map of x_ref asks for block .0, 3.; the array has 4 x 3 blocks"
+# %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 3. the index map of x_ref asks for block .0, 3., but the array has 4 x 3 blocks"
 # -        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
 # -        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
 # +        in_specs=[pl.BlockSpec((8, 128), lambda k, j: (k, j))],
