@@ -39,7 +39,7 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
 # +    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[2])
 
 
-# %% answer="05.1" name="calls neither start nor wait" judge="numbers" says="buffer_ref is read before anything has been written.*(?s:.)*x_hbm lies in HBM and no copy of it is started"
+# %% answer="05.1" name="calls neither start nor wait" judge="numbers" says="buffer_ref is read before anything has been written.*(?s:.)*x_hbm is in HBM and no copy of it is started"
 # -    arriving.start()
 # -    arriving.wait()
 # +    arriving.start

@@ -57,7 +57,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    acc_ref[...] = jnp.zeros_like(acc_ref)
 
 
-# %% answer="13.2" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="13.2" name="no maximum" judge="numbers" says="without\\s+subtracting\\s+a\\s+maximum"
 # -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
 # -    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
 # -    m_ref[...] = m
@@ -114,7 +114,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        dk_ref[...] += scale * product(ds, g_ref[...], 1, 0)
 
 
-# %% answer="13.9" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="13.9" name="no maximum" judge="numbers" says="without\\s+subtracting\\s+a\\s+maximum"
 # -            new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
 # +            new = jnp.zeros_like(m)
 
