@@ -567,6 +567,6 @@ def waves(x):
 # +            buffer_ref[b] = jnp.sin(jnp.sin(buffer_ref[b]))  # in place
 
 
-# %% answer="05.10" name="the cube of the sine" judge="numbers" says="this is sin.x. to the power of 3, and `sin` should be taken 3 times"
+# %% answer="05.10" name="the cube of the sine" judge="numbers" says="this is sin.x. to the power of 3, but `sin` should be applied 3 times"
 # -            buffer_ref[b] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[b])))  # in place
 # +            buffer_ref[b] = jnp.sin(buffer_ref[b]) ** 3  # in place

@@ -283,7 +283,7 @@ def mended(x, y):
 # +        ).astype(acc_ref.dtype)
 
 
-# %% answer="07.6" name="K still first" judge="numbers" says="where a new output block begins, acc_ref holds(?s:.)*put the reduction axis last"
+# %% answer="07.6" name="K still first" judge="numbers" says="where a new output block begins, acc_ref still holds(?s:.)*put the reduction axis last"
 def mended(x, y):
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -357,7 +357,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
         o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-# %% answer="07.7" name="masks x alone" judge="numbers" says="The kernel masks x_ref, and not y_ref"
+# %% answer="07.7" name="masks x alone" judge="numbers" says="The kernel masks x_ref but not y_ref"
 # -        inside(y_ref[...]),
 # +        y_ref[...],
 

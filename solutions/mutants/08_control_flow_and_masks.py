@@ -294,7 +294,7 @@ unrolled = {"A": "fewer", "B": "fewer", "C": "refused"}
 unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 
 
-# %% answer="08.9" name="v is not masked" judge="numbers" says="masks s_ref,\\s+and\\s+not\\s+v_ref"
+# %% answer="08.9" name="v is not masked" judge="numbers" says="masks s_ref\\s+but\\s+not\\s+v_ref"
 # -        v = jnp.where(row < keys, v_ref[...], 0)
 # +        v = v_ref[...]
 
