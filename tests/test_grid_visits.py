@@ -140,7 +140,9 @@ def test_where_an_operation_follows_the_output_may_lie_in_vmem(behind):
     around, in_hbm = BEHIND[behind]
     fn, x = around(folded(3)), jnp.ones((ROWS * 3, 256))
     kept = [
-        note for note in compiler.compile_tpu(fn, x, simulate=False).notes if "XLA keeps o_ref of kernel in VMEM" in note
+        note
+        for note in compiler.compile_tpu(fn, x, simulate=False).notes
+        if "XLA keeps o_ref of kernel in VMEM" in note
     ]
     assert bool(kept) != in_hbm
     said = order.revisit(grid.walk(fn, x)).what

@@ -184,7 +184,7 @@ BUGS = tuple(
             partial(gradients, starts=begins_once),
             gradients_in_jax,
             (X, G, *LISTS),
-            r"At step \(2,\), where a new output block begins, acc_ref holds what step \(1,\) has left",
+            r"At step \(2,\), where a new output block begins, acc_ref still holds what step \(1,\) left",
         ),
         (
             "rows of the neighbour in the gradient",

@@ -67,6 +67,6 @@ BUGS = (
         reference=lambda starts, x: x[starts[:, None] + np.arange(8)].reshape(24, -1),
         args=(STARTS, X),
         caught_by="simulator",
-        says=r"(?s)promise that the compiler trusts\. Here start is 20, .* begin at 16\.",
+        says=r"(?s)promise that the compiler trusts\. Here start is 20, .* begin at 16 instead",
     ),
 )
