@@ -454,7 +454,7 @@ def cumulated(x):
 # +    e = jnp.exp(x_ref[...] - jnp.max(x, axis=1, keepdims=True))
 
 
-# %% answer="08.2" name="subtracts no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# %% answer="08.2" name="subtracts no maximum" judge="numbers" says="no maximum is subtracted"
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.exp(x)
 

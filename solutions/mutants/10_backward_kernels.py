@@ -530,7 +530,7 @@ happens = "nothing"
 # +        dx_ref[...] = r * h - x * (r * r * r) * jnp.sum(h * x, axis=1, keepdims=True)
 
 
-# %% answer="10.9" name="ds of x as it was passed" judge="numbers" says="x\\s+as\\s+it\\s+was\\s+passed"
+# %% answer="10.9" name="ds of x as it came" judge="numbers" says="x\\s+as\\s+it\\s+came"
 # -        ds_ref[...] += jnp.sum(g * x * r, axis=0, keepdims=True)
 # +        ds_ref[...] += jnp.sum(g * x, axis=0, keepdims=True)
 
