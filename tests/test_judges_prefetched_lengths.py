@@ -73,4 +73,4 @@ def test_a_slip_that_is_nan_is_not_a_nan_of_the_arguments():
     )
     verdict = said(STALE, slip, cleaned=False)
     assert verdict.passed is False and "known slip" not in verdict.message
-    assert "is NaN, and must not count" in verdict.message
+    assert "is NaN and must not count" in verdict.message

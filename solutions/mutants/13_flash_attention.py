@@ -296,7 +296,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        lse_ref[...] = (m[:, :1] * RATE + jnp.log2(total)).T
 
 
-# %% answer="13.9" name="small blocks" judge="exercise" says="cycles, predicted \\(compiler\\), and\\s+48,000"
+# %% answer="13.9" name="small blocks" judge="exercise" says="cycles, predicted \\(compiler\\); the\\s+limit\\s+is\\s+48,000"
 # -    bq, bk = min(512, t), 512 if t % 512 == 0 else 256
 # +    bq, bk = 128, 128
 

@@ -72,7 +72,7 @@
 # +    @pl.when(v == 0)
 
 
-# %% answer="15.4" name="g not masked" judge="numbers" says="is NaN, and must not count"
+# %% answer="15.4" name="g not masked" judge="numbers" says="is NaN and must not count"
 # -        acc_ref[...] += summed(mine(x_ref), mine(g_ref))
 # +        acc_ref[...] += summed(mine(x_ref), g_ref[...])
 

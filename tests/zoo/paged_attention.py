@@ -188,7 +188,7 @@ BUGS = tuple(
             partial(paged, clean=False),
             (*ARGS[:3], UNFILLED),
             "numbers",
-            r"pages\[4, 0, 8, 0\] is NaN, and must not count(?s:.*)0 \* NaN is NaN",
+            r"pages\[4, 0, 8, 0\] is NaN and must not count(?s:.*)0 \* NaN is NaN",
         ),
     )
 )

@@ -49,11 +49,10 @@ def nan_let_in(found: Finding) -> Complaint | None:
         if not right(outputs[found.number], found.want)[found.wrong].all():
             continue
         values = np.asarray(leaf, np.float32)
-        place_of = [*np.argwhere(np.isnan(values)), *np.argwhere(np.isinf(values))][0].tolist()
-        at, value = ", ".join(map(str, place_of)), "NaN" if np.isnan(values).any() else "inf"
-        it = f"{argument_name(found, place)}[{at}]"
+        value, where = ("NaN", np.isnan(values)) if np.isnan(values).any() else ("inf", np.isinf(values))
+        element = f"{argument_name(found, place)}[{', '.join(map(str, np.argwhere(where)[0].tolist()))}]"
         return Complaint(
-            f"{it} is {value} and must not count; with 0 in its place the result is right.",
+            f"{element} is {value} and must not count; with 0 in its place the result is right.",
             "values that must not count have to be replaced, by jnp.where, before they are multiplied: a weight of 0 "
             f"does not remove {value}, because 0 * {value} is NaN.",
         )

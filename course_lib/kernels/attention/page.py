@@ -30,7 +30,7 @@ class Scores(NamedTuple):
 def flash_attention(q: Array, k: Array, v: Array, causal: bool = False, blocks: Blocks | None = None) -> Array:
     """Return ``softmax(D**-0.5 * q @ k.T) @ v`` for q (..., H, S, D), k (..., G, T, D) and v (..., G, T, E)."""
     s, t, in_bf16 = q.shape[-2], k.shape[-2], q.dtype == jnp.bfloat16
-    bq, bk = ((256, 512) if s <= 512 else (128, 1024)) if causal else (512, 512)
+    bq, bk = (256 if s <= 512 else 128, 512 if s <= 1536 else 1024) if causal else (512, 512)
     blocks = blocks or Blocks(tile=2048 if in_bf16 else 1024, bq=bq, bk=bk)
     tiles, backward_tiles = (Tiles(s, t, blocks.tile, *sizes, causal) for sizes in ((blocks.bq, blocks.bk), (256, 256)))
     how = {"scores": Scores(q.shape[-1] ** -0.5, None if in_bf16 else lax.Precision.HIGHEST)}

@@ -176,8 +176,8 @@ class RaggedTiles(Tiles):
 def _alternating(blocks: list[list[Product]]) -> list[Product]:
     """Return all products; short and long blocks alternate, so that there is always one to overlap another's wait.
 
-    Blocks of equally many products go from the last to the first: if they are causal, the first is the smallest, and
-    nothing overlaps what comes last.
+    Blocks of equally many products go from the last to the first. If they are causal, the small ones come last: 4 heads
+    of 1024 took 14,886 cycles so, and 15,636 in the other order, predicted (compiler) for a v5e.
     """
     blocks = sorted(filter(None, blocks), key=len)
     if not blocks or len(blocks[0]) == len(blocks[-1]):

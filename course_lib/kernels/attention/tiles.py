@@ -45,9 +45,9 @@ class Tiles:
         return run
 
     def tasks(self, kind):
-        """Return the products of a tile: the queries and the keys of each, as slices."""
+        """Return the products of a tile, the last queries first: the queries and the keys of each, as slices."""
         found, (is_diagonal, _) = [], kind
-        for queries in (slice(q, min(q + self.queries, self.bq)) for q in range(0, self.bq, self.queries)):
+        for queries in (slice(q, min(q + self.queries, self.bq)) for q in reversed(range(0, self.bq, self.queries))):
             end = queries.stop if is_diagonal else self.bk
             found += [(queries, slice(k, min(k + self.keys, end))) for k in range(0, end, self.keys)]
         return found
