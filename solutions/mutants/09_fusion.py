@@ -606,7 +606,7 @@ def norm_product(x, w):
 # +        product = jnp.dot(x_ref[...].astype(jnp.int8), wide, preferred_element_type=jnp.float32)
 
 
-# %% answer="09.2" name="one scale for all columns of a block" judge="numbers" says="the first number of scale of each block of 128 is used for all of them"
+# %% answer="09.2" name="one scale for all columns of a block" judge="numbers" says="the first value of scale of each block of 128 is used for all of them"
 # -        o_ref[...] = product * scale_ref[...]
 # +        o_ref[...] = product * scale_ref[0, 0]
 
