@@ -276,7 +276,7 @@ checks.check("05.5", block_rows)
 # - **B** Each copy is waited for where it is started: `.start()` and `.wait()` on two lines, in the prologue too.
 # - **C** There are four buffers, `BUFFERS = 4`, and the rest stays.
 # - **D** There are four buffers, and `fetch(i).wait()` moves to the beginning of the iteration, before `ahead`.
-# - **E** The work grows until the core is busy for 1500 cycles, and the rest stays.
+# - **E** The work grows until the core is busy for 1500, and the rest stays.
 #
 # Answer with five numbers of cycles as text, such as `"1,234 cycles"`; 2 % either way will do. For D, draw a timeline.
 

@@ -122,7 +122,7 @@ def _counted() -> str:
 def _too_early() -> str:
     """Prove case D: the simulator finds a read before the copy has arrived."""
     verdict = judges.simulator_judge(cases.case_d, _wanted("D"), jnp.ones((32, 128)))
-    return "early" if "before the copy" in " ".join(str(verdict).split()) else str(verdict)
+    return "early" if "before it has waited for the copy" in " ".join(str(verdict).split()) else str(verdict)
 
 
 PARTS = {

@@ -119,7 +119,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
     build=with_table,
-    achieved="your table keeps what is stored in it",
+    achieved="your table keeps its entries",
     hints=(
         "Use a dict, and JSON for its text. What is the key? JSON allows only text as keys.",
         "Use f'{chip} {shape} {dtype}' as the key. An empty text is not JSON, so start from {} then.",
