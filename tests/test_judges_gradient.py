@@ -396,7 +396,7 @@ def test_arithmetic_of_the_gradient_may_not_stand_around_its_kernels_unless_it_i
     assert kernel.result(strict, layer()).passed
     refused = kernel.result(strict, around)
     assert refused.headline == "part of the gradient is not in a kernel."
-    assert "Part of the gradient's arithmetic stands outside the kernel: mul." in refused.message
+    assert "Part of the gradient's arithmetic is outside the kernel: mul." in refused.message
     assert kernel.result(task(), around).passed
 
 

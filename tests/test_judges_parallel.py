@@ -128,8 +128,8 @@ THREE = pl.BlockSpec((8, 128), lambda i, j, k: (i, 2 * j + k))
 SUMS = {"out": pl.BlockSpec((8, 128), lambda i, j: (i, 0)), "shape": (16, 128)}
 TWO_PLACES = {"out": pl.BlockSpec((8, 128), lambda i, j: (i, j % 2)), "shape": (16, 256)}
 CARRIED = {
-    "a sum in scratch": (by_blocks(running, VMEM), running_sums, "sum_ref carries something"),
-    "what the first step found": (by_blocks(first_kept, VMEM), with_the_first, "first_ref carries something"),
+    "a sum in scratch": (by_blocks(running, VMEM), running_sums, "sum_ref carries values"),
+    "what the first step found": (by_blocks(first_kept, VMEM), with_the_first, "first_ref carries values"),
     "a count in SMEM": (by_blocks(numbered, pltpu.SMEM((1,), jnp.int32)), by_their_numbers, "count_ref carries"),
     "a sum in an output": (
         by_blocks(in_the_output, **SUMS),
@@ -198,7 +198,7 @@ def test_blocks_that_steps_share_need_not_be_neighbours():
 )
 def test_an_output_that_two_cores_write_and_nobody_reads_is_a_remark(semantics):
     said = judges.races_judge(with_a_second(semantics, returned=1), lambda x: 2 * x, X)
-    assert said.passed and "write block (0, 0) of kept_ref. Nobody reads kept_ref" in said.message, said
+    assert said.passed and "write block (0, 0) of kept_ref. Nothing reads kept_ref" in said.message, said
 
 
 def test_an_output_that_two_cores_write_and_somebody_reads_is_refused():

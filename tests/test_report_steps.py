@@ -107,7 +107,7 @@ def test_within_a_tenth_nothing_is_remarked(seconds):
     [
         ({"seconds": 7e-6}, bare(**ONE_US, time_split=WAITS), "a copy takes 760 ns, however small it is"),
         ({"seconds": 7e-6}, bare(**ONE_US), "operations that wait for one another, spills, scalar code"),
-        ({"seconds": 7e-6, "hbm_bytes": 500}, bare(**ONE_US, ops=XLA), "the compiled program moves 1,000"),
+        ({"seconds": 7e-6, "hbm_bytes": 500}, bare(**ONE_US, ops=XLA), "the program moves 1,000"),
         ({"seconds": 7e-6, "steps": 0}, bare(**ONE_US, ops=XLA), "have nothing to hide behind"),
         ({"seconds": 11.3e-6}, bare(**ONE_US | {"hbm_bytes": 8_200_000}), "copies reach 89 % of it"),
         ({"seconds": 15e-6}, bare(**ONE_US), "In the model, they share the HBM"),
