@@ -316,7 +316,7 @@ def add_and_norm(x, r, weight):
 # +        mean = jnp.mean(s * s)
 
 
-# %% answer="09.6" name="the sum first" judge="numbers" says="(?s)Output 0 is what output 1 should be"
+# %% answer="09.6" name="the sum first" judge="numbers" says="(?s)Output 0 and output 1 are swapped"
 # -    def kernel(x_ref, r_ref, weight_ref, o_ref, s_ref):
 # +    def kernel(x_ref, r_ref, weight_ref, s_ref, o_ref):
 

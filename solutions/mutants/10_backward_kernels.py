@@ -489,7 +489,7 @@ kept = {
 # +        dz = jnp.where(x_ref[...] > 0, g_ref[...], 0)
 
 
-# %% answer="10.7" name="dx is multiplied by x" judge="numbers" says="x stands where s should"
+# %% answer="10.7" name="dx is multiplied by x" judge="numbers" says="x is used where s should"
 # -        dx_ref[...] = dz * s_ref[...]
 # +        dx_ref[...] = dz * x_ref[...]
 

@@ -193,7 +193,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +    at = start
 
 
-# %% answer="15.9" name="beyond the tile" judge="numbers" says="touches x_ref\\[448:576\\]"
+# %% answer="15.9" name="beyond the tile" judge="numbers" says="accesses x_ref\\[448:576\\]"
 # -            first = pl.multiple_of(jnp.minimum(at, tile - size), 16)
 # +            first = pl.multiple_of(at, 16)
 
