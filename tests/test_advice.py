@@ -73,7 +73,9 @@ TAKEN = [
         "divide by the number of its terms",
         {"keepdims=True)": "keepdims=True) / x.shape[1]"},
     ),
-    Taken("03.12", "never sets the sum to zero", "initialize o_ref at the first step", {"        hidden =": FIRST_ALONE}),
+    Taken(
+        "03.12", "never sets the sum to zero", "initialize o_ref at the first step", {"        hidden =": FIRST_ALONE}
+    ),
     Taken("04.1", "stops before the last block", r"pl.cdiv\(64, 8\) = 8 steps", {"max(last, 1)": "pl.cdiv(rows, 8)"}),
     Taken(
         "04.1", "returns element numbers", "block indices, counted from 0", {"rows - 8 - 8 * i": "rows // 8 - 1 - i"}
