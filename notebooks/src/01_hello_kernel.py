@@ -4,10 +4,10 @@
 # *45 minutes, then 53 for the exercises. The "Further" part is optional and not counted in these times. You need NumPy,
 # a little JAX, and five minutes with the page "Start here". You do not need a TPU; with one, your kernels run on it.*
 #
-# The kernel below adds two vectors, and every element of its result is right. Yet a TPU refuses to run it.
+# The kernel below adds two vectors and gets every element of the result right, yet a TPU refuses to run it.
 #
 # You do not have to understand the code yet. Look at it, and write down which line you suspect. In half an hour you
-# will get the answer from the compiler of a TPU v5e, the chip that Colab lends for free.
+# will get the answer from the compiler of a TPU v5e, the chip that Colab offers for free.
 #
 # ```python
 # def add_kernel(x_ref, y_ref, o_ref):
@@ -41,10 +41,10 @@ from course_lib import chips, compiler, cost, errors, grid, judges, roofline, vi
 # %% [markdown]
 # ## A kernel in three lines
 #
-# Usually, you write `x + y`, and XLA, the compiler behind `jax.jit`, writes the program that moves the data and adds
-# it. A **kernel** is such a program written by you, and Pallas is the part of JAX in which you write it. That is worth
-# the trouble when you know something about your problem that the compiler cannot know. Adding vectors is no such case,
-# because XLA does it just as well, but a small example is the best place to learn the moves.
+# When you write `x + y` in JAX, a compiler named XLA writes the program that moves the data and adds it. A **kernel**
+# is such a program that you write yourself, and Pallas is the part of JAX in which you write it. That is worth the
+# trouble when you know something about your problem that the compiler cannot know. Adding vectors is not such a case,
+# because XLA does it just as well, but a small example is the best place to learn the basics.
 #
 # > **kernel**: a program that you write for the chip and that works on data in the chip's small memory.
 
@@ -66,10 +66,10 @@ add_vectors(x, y)
 # %% [markdown]
 # The cell above has three parts.
 #
-# - `add_kernel` says what to do with data that is close to the arithmetic units. It returns nothing and writes its
-#   result to memory.
-# - `out_shape` promises the shape and dtype of the result, because the memory for it has to be reserved beforehand. Any
-#   array of that shape and dtype can stand for the promise, too.
+# - `add_kernel` does the arithmetic, on data that already lies close to the arithmetic units. It returns nothing;
+#   instead, it writes its result to memory.
+# - `out_shape` promises the shape and dtype of the result, because memory for it has to be reserved beforehand. An
+#   array of that shape and dtype will do as well.
 # - `pl.pallas_call` turns these two into a function of arrays, which can be jitted like any other.
 
 # %%
@@ -78,8 +78,8 @@ jax.jit(add_vectors)(x, y)
 # %% [markdown]
 # ## What is a Ref?
 #
-# The arguments of the kernel are not arrays, as a `print` in a kernel shows. A kernel is traced once, like any jitted
-# function, so the `print` runs once and shows the stand-ins that tracing uses in place of the real arguments.
+# The arguments of the kernel are not arrays, as a `print` inside a kernel shows. JAX traces a kernel once, like any
+# jitted function, so the `print` runs once and shows the stand-ins that JAX traces with.
 
 
 # %%
@@ -93,10 +93,10 @@ curious = pl.pallas_call(curious_kernel, out_shape=x)
 curious(x, y)
 
 # %% [markdown]
-# `x_ref` is a **Ref**, which is a place in memory. `x_ref[...]` is a **value**, namely what lies in that place, read
-# into registers. You compute with values, and you write the results back to places. On a TPU, the place is in VMEM, a
-# small memory on the chip itself. Your arrays live in HBM, the large memory beside the chip, which the arithmetic units
-# cannot use directly.
+# `x_ref` is a **Ref**, a place in memory. The expression `x_ref[...]` reads everything in that place into registers and
+# gives you a **value**. You compute with values, and you write the results back to Refs. On a TPU, the place is in
+# VMEM, a small memory on the chip itself. Your arrays live in HBM, the large memory beside the chip, which the
+# arithmetic units cannot use directly.
 #
 # > **Ref**: a place in memory that a kernel may read and write; not an array.
 # >
@@ -107,8 +107,8 @@ curious(x, y)
 # > **register**: one of the few places from which the arithmetic units take their operands. A vector register holds 8
 # > rows of 128 elements of 32 bits.
 #
-# What happens if you forget the `[...]`? JAX's message comes from deep inside the library, so the judges translate it,
-# as `errors.explain` does here.
+# What happens if you forget the `[...]`? JAX's message comes from deep inside the library, so the judges show you a
+# translation of it, which the next cell gets from `errors.explain`.
 
 
 # %%
@@ -123,11 +123,11 @@ except Exception as error:
     print("We say:    ", errors.explain(error))
 
 # %% [markdown]
-# ## Run it, first way: the simulator
+# ## First way to run a kernel: the simulator
 #
-# The cells above ran on your own machine. If the first cell printed "no TPU here", the kernels ran in JAX's **TPU
-# simulator**, which is slow but strict. It fills memory with NaN before your kernel starts, and it raises an error when
-# the kernel reads or writes outside an array. The next kernel writes only half of its output.
+# If the first cell printed "no TPU here", the kernels above ran on your own machine, in JAX's **TPU simulator**, which
+# is slow but strict. It fills memory with NaN before your kernel starts, and it raises an error if the kernel reads or
+# writes outside an array. The next kernel writes only half of its output.
 
 
 # %%
@@ -138,17 +138,16 @@ def half_kernel(x_ref, y_ref, o_ref):
 pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% [markdown]
-# Nothing has written the other half, so it holds whatever was in memory before. On a chip that would be an old result,
-# which might even happen to be right. The simulator makes the mistake visible, because it puts NaN there, which a real
-# TPU has no reason to do.
+# Nothing has written the other half of the output, so it holds whatever was in memory before. On a chip, that might be
+# an old result, which could even happen to be right. The simulator's NaN makes the mistake visible.
 
 # %% [markdown]
 # ## Second way: the compiler of a chip that is not here
 #
-# `libtpu` is the library that drives a TPU, and its compiler runs without one. `compile_tpu` runs it on your kernel,
-# for a v5e and in a process of its own, and reads back its report. The clock of a v5e ticks 1.5 times per nanosecond,
-# and HBM delivers 820 bytes per nanosecond. Before you run the cell, guess how many ticks the kernel takes if two
-# vectors of 4096 elements go in and one comes out.
+# `libtpu` is the library that drives a TPU, and its compiler runs even where there is no TPU. `compile_tpu` starts this
+# compiler, compiles your kernel for a v5e and returns the compiler's report. The clock of a v5e ticks 1.5 times per
+# nanosecond, and its HBM delivers 820 bytes per nanosecond. Before you run the cell, guess how many ticks the kernel
+# takes if two vectors of 4096 elements go in and one comes out.
 
 # %% tags=["outputs-not-stored"]
 n = 4096
@@ -158,9 +157,10 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted (compiler)* means that the cycles come from a simulator that is part of the compiler, and that nobody timed
-# a chip. The line *HBM* counts what the kernel moves between HBM and VMEM. You can check that count yourself: two
-# vectors go in, one comes out, and each element takes four bytes.
+# The cycles are *predicted (compiler)*: they come from another simulator, which is part of the compiler and counts
+# cycles instead of computing results. The line *HBM* gives the number of bytes that the kernel moves between HBM and
+# VMEM. You can check it yourself: two vectors go in, one comes out, and each element takes four bytes. You can ignore
+# the other lines for now.
 #
 # > **cycle**: one tick of the chip's clock, of which a v5e has 1.5 per nanosecond.
 # >
@@ -180,15 +180,15 @@ print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8
 print(f"cycles, predicted (compiler) {report.cycles:>8,}")
 
 # %% [markdown]
-# So the kernel is predicted to take many times the cycles that its bytes would take at full speed. Nothing is wrong
-# with the kernel. A copy from HBM arrives some time after it is requested, and a kernel with a single step can do
-# nothing meanwhile. For vectors this short, that wait is nearly all of the time. Lesson 3 compares kernels with what
-# the machine allows, and lesson 5 hides the wait.
+# The prediction is many times the number of cycles that these bytes need at full speed, although nothing is wrong with
+# the kernel. A copy from HBM arrives some time after it is requested, and a kernel that needs all of its data at once
+# can do nothing until then. For vectors this short, it spends nearly all of its time on that wait. Lesson 3 compares
+# kernels with what the machine allows, and lesson 5 shows how a kernel can work while it waits.
 #
 # ## Third way: on a chip
 #
-# On a chip, the same function runs unchanged, and if the first cell printed "kernels run on the chip", all of the
-# kernels above ran there. Otherwise you have the first two ways, and this course is written for that case.
+# On a TPU, the same function runs unchanged, and if the first cell printed "kernels run on the chip", all of the
+# kernels above ran there. Otherwise you still have the first two ways, and this course needs no more.
 
 # %%
 device = jax.devices()[0]
@@ -198,17 +198,17 @@ print(f"{where}: the default device is {device.platform}")
 # %% [markdown]
 # ## A grid: the kernel sees one block at a time
 #
-# So far, both arrays were in VMEM as a whole. That is possible only up to a certain size, and the compiler knows which.
-# A v5e has 128 MiB of VMEM, of which one kernel may use 16 MiB unless it asks for more, and the two vectors below have
-# 256 MiB each.
+# So far, every array was in VMEM as a whole, which is possible only up to a certain size. A v5e has 128 MiB of VMEM, of
+# which one kernel may use 16 MiB unless it asks for more, and the two vectors below take 256 MiB each.
 
 # %%
 huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
 print(compiler.compile_tpu(add_vectors, huge, huge))
 
 # %% [markdown]
-# The table below shows which operands need the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`. An array
-# that is larger than its block comes piece by piece, and the table gives it two buffers. Find a block that fits.
+# The table below shows how much VMEM each array needs. An array may also come to VMEM piece by piece, and such a piece
+# is called a block. Type a smaller block for `x_ref`, `y_ref` and `o_ref`, and find one that fits. The table gives two
+# buffers to every array that is larger than its block, and you will soon see why.
 
 # %%
 viz.vmem_table(add_vectors, huge, huge)
@@ -218,10 +218,10 @@ viz.vmem_table(add_vectors, huge, huge)
 #
 # > **block**: the piece of an array that a kernel sees at once.
 # >
-# > **grid**: how often a kernel runs, along one axis or several. With `grid=(4,)` it runs four times, one run after
-# > another.
+# > **grid**: the number of times a kernel runs, along one axis or several. With `grid=(4,)`, it runs four times, one
+# > run after another.
 # >
-# > **step**: one run of a kernel, at one place of its grid.
+# > **step**: one run of a kernel, at one point of its grid.
 # >
 # > **BlockSpec**: the shape of the blocks of an array, and its index map.
 # >
@@ -248,24 +248,26 @@ def add_in_large_blocks(x, y):
 compiler.compile_tpu(add_in_large_blocks, huge, huge)
 
 # %% [markdown]
-# Now the kernel fits. It runs in 256 steps and needs three blocks of 1 MiB. VMEM holds each of them twice, so that the
-# next block can arrive while the kernel works on the current one.
+# Now the kernel fits: it runs in 256 steps, each of which needs three blocks of 1 MiB. VMEM holds two buffers for each
+# of the three, so that the next block can arrive while the kernel works on the current one.
 #
 # The report gives two times, which differ because each of them leaves something out.
 #
-# - The *cycles* come from the simulator, which knows how long a copy takes to answer. It does not know that all copies
-#   share one memory, so it lets two copies run as fast as one.
-# - The *bytes* at the full speed of HBM account for the shared memory, but not for any waiting.
+# - The time for the *cycles* comes from the compiler's simulator, which knows how long a copy takes to arrive. It does
+#   not know that all copies share one memory, so it lets two copies run as fast as one.
+# - The time for the *bytes* is what HBM needs for them at full speed. It accounts for the shared memory, but not for
+#   any waiting.
 #
-# Neither is enough alone, so the longer of the two is the prediction. Here the bytes take longer, and the report says
-# *bound by HBM*. Of the picture, you need only the first bar for now. It shows that most of the cycles go into waiting
-# for copies, and few of them into adding.
+# Neither is enough alone, so the report predicts the longer of the two. Here that is the time for the bytes, which is
+# why the report says *bound by HBM*. For now, you need only the first bar of the picture, which shows that most of the
+# cycles go into waiting for copies and few of them into adding.
 #
-# The next picture compares the long vectors with the short ones. The slanted line is the speed that HBM allows, and the
-# flat line is the speed at which the chip can multiply matrices. The long vectors come near the slanted line, while the
-# short ones stay far below both lines because of the wait that you saw above. No kernel that adds two vectors gets
+# The next picture compares the long vectors with the short ones. It plots floating-point operations (FLOPs) per second
+# against FLOPs per byte moved, a ratio that is the same for both. The slanted line is the speed that HBM allows, and
+# the flat line is the speed at which the chip can multiply matrices. The long vectors come near the slanted line, while
+# the short ones stay far below both lines because of the wait that you saw above. No kernel that adds two vectors gets
 # above the slanted line, whoever writes it. The points come from our own model, which lets copies reach a little less
-# than the full speed, so its times differ from the compiler's. The dashed line is a matter for lesson 3.
+# than the full speed, so its times differ from the compiler's. Lesson 3 explains the dashed line.
 
 # %%
 viz.three_roofs(
@@ -279,35 +281,35 @@ viz.three_roofs(
 # > **predicted (model)**: computed not by the compiler but by our own model, which is fitted to published timings and
 # > built in lesson 3.
 #
-# Does cutting help the short vectors, too?
+# Do blocks help the short vectors, too?
 
 # %%
 print(compiler.compile_tpu(add_in_blocks, vector, vector))
 
 # %% [markdown]
-# The kernel has not changed, and it moves as many bytes as before, but it is predicted to be slower. Each of the four
-# steps has to wait for its own copies, and the step before hides only a part of that wait. Blocks save room, but for
-# vectors this short they cost time.
+# The kernel has not changed, and it moves as many bytes as before, but the compiler predicts that it is slower. Each of
+# the four steps has to wait for its own copies, and the step before it hides only a part of this wait. Blocks save
+# VMEM, but for vectors this short they cost time.
 #
 # You can step through the grid below: press *Play*, click a block, or click into the picture and use the arrow keys.
-# The block that the current step sees is dark blue. Before each step, Pallas copies the blocks of `x` and `y` from HBM
-# to VMEM, and after it, the block of `o` is copied back. The table below counts the bytes.
+# The block that the current step sees is dark blue. Pallas copies the blocks of `x` and `y` from HBM to VMEM before
+# each step, and it copies the block of `o` back after the step. The text under the picture counts the bytes.
 
 # %%
 viz.grid_player(add_in_blocks, vector, vector)
 
 # %% [markdown]
-# The player draws what `grid.walk` finds. It reads the `pallas_call` out of your function and lists, for every step,
-# which block of each operand is in VMEM and whether it had to be copied. The next cell adds up the copies.
+# `grid.walk` reads the `pallas_call` out of your function and lists, for every step, which block of each operand is in
+# VMEM and whether it had to be copied. The player draws this list, and the next cell adds up the copies.
 
 # %%
 for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
     print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
 
 # %% [markdown]
-# Now give `y` the index map `lambda i: (i // 2,)`, so that two steps in a row see the same block. Will Pallas copy that
-# block twice? Write down yes or no, then run the cell and read, at each step, what the picture says under `y_ref`
-# between HBM and VMEM.
+# The next cell gives `y` the index map `lambda i: (i // 2,)`, so that two steps in a row see the same block. Will
+# Pallas copy that block twice? Write down yes or no, then run the cell and read, at each step, what the picture says
+# below `y_ref`, between HBM and VMEM.
 
 
 # %%
@@ -326,14 +328,14 @@ for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
     print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
 
 # %% [markdown]
-# A block stays in VMEM while its index stays the same from one step to the next. By that rule, the order of the grid
-# decides how often an array is fetched, which is the subject of lesson 4.
+# Pallas copies it only once, because a block stays in VMEM while its index stays the same from one step to the next.
+# The order of the grid therefore decides how often an array is fetched, which is the subject of lesson 4.
 #
 # ## The suspect
 #
-# Pallas also has a plain interpreter, `interpret=True`, and the public collections of Pallas puzzles that we know check
-# answers with nothing else. Does it find the mistake in the kernel at the top of this page? In the next cell, the
-# `with` line turns the simulator off, which would otherwise run the kernel.
+# Pallas also has a plain interpreter, which you choose with `interpret=True`. Tutorials and collections of puzzles
+# often check a kernel with nothing else, so does this interpreter find the mistake in the kernel at the top of this
+# page? In the next cell, the `with` line turns off the simulator, which would otherwise run the kernel.
 
 
 # %%
@@ -355,28 +357,28 @@ with pltpu.force_tpu_interpret_mode(None):
 print("interpret=True gives the right numbers:", bool((result == a + b).all()))
 
 # %% [markdown]
-# The interpreter has no objection, so ask the four judges. *Numbers* compares the result with plain JAX, and
-# *simulator* fills memory with NaN and keeps the chip's order of steps. *Races* lets two cores share the work, and
-# *compiler* asks whether a v5e accepts the kernel. They are asked in this order, and the first one that refuses gives
-# its reason.
+# The interpreter has no objection, so we ask the four judges, up to the first that refuses. The *numbers* judge
+# compares the result with plain JAX, and the *simulator* judge fills memory with NaN and keeps the chip's order of
+# steps. The *races* judge lets two cores share the work, and the *compiler* judge asks whether a v5e accepts the
+# kernel.
 
 # %%
 for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
     print(verdict)
 
 # %% [markdown]
-# Three judges pass the kernel, but the compiler refuses it, so if you suspected the 100, you were right. A block of one
-# dimension may be the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128
-# elements. It may be larger than the array, as a block of 1024 would be here. These sizes come from the chip's vector
-# registers:
+# Three judges pass the kernel, but the compiler refuses it because of its blocks. If you suspected the line with the
+# 100, you were right. A block of one dimension may be the whole array, a multiple of 1024, or a power of two that fills
+# at least one row of 128 elements. It may also be larger than its array, as a block of 1024 would be here. These sizes
+# come from the chip's vector registers:
 
 # %%
 rows, lanes = v5e.sublanes, v5e.lanes
 print(f"a vector register of a v5e: {rows} x {lanes} = {rows * lanes} elements of 32 bits")
 
 # %% [markdown]
-# The opposite happens as well, when the compiler accepts a kernel that is wrong. The index map below counts elements
-# where it should count blocks.
+# The opposite happens as well: the compiler may accept a kernel that is wrong. In the next kernel, the index map counts
+# elements where it should count blocks.
 
 
 # %%
@@ -393,19 +395,21 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
     print(verdict)
 
 # %% [markdown]
-# The last line of the verdict has one mark for each output block. The last block is right only because the interpreter
-# moves a block that lies past the end back into the array, so that steps 1, 2 and 3 all worked on the last block. A v5e
-# does not move such a block; it halts.
+# The last line of the verdict has one mark for each output block. If a block lies past the end of an array, the
+# interpreter moves it back into the array. Steps 1, 2 and 3 therefore all worked on the last block, which is the only
+# reason why that block is right. A v5e does not move such a block; it halts.
 #
-# The last suspect adds the second half of a vector to the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2, and
-# then steps 3, 4 and 5 come back to these blocks and add to them. Two of the functions that it uses are new.
+# The last suspect, `fold`, adds the second half of a vector to the first half. Steps 0, 1 and 2 write output blocks 0,
+# 1 and 2, and then steps 3, 4 and 5 come back to these blocks and add to them. The kernel uses two functions that are
+# new to you.
 #
 # > **`pl.program_id`**: the index of the current step along one axis of the grid. `pl.program_id(0)` is the `i` of the
 # > index maps.
 # >
 # > **`pl.when`**: runs the function below it only in the steps where a condition holds.
 #
-# Will the plain interpreter accept this kernel, and will the compiler? Write down who refuses it.
+# Which judge, if any, will refuse this kernel? Write down your answer, and remember that the numbers judge uses the
+# plain interpreter.
 
 
 # %% tags=["predict"]
@@ -440,16 +444,17 @@ for verdict in judges.judge(fold, lambda x: x[:3072] + x[3072:], long):
     print(verdict)
 
 # %% [markdown]
-# When the grid comes back to a block, that block has already left VMEM for HBM, and an output block is never copied in
-# again. The numbers judge uses the plain interpreter, which does copy it in, so it passes a kernel that a chip would
-# get wrong. Only the simulator sees that the kernel added to what another block had left in that buffer. That is why
-# there are four judges, and why right numbers under `interpret=True` do not make a kernel right.
+# When the grid comes back to an output block, that block has already left VMEM for HBM, and it is never copied in
+# again. The plain interpreter does copy it in, so the numbers judge passes a kernel that a chip would get wrong. The
+# compiler sees nothing illegal, and only the simulator notices that the kernel added to what another block had left in
+# the buffer. That is why there are four judges, and why right numbers under `interpret=True` do not make a kernel
+# right.
 #
 # ## Fourth way: inside a Keras layer
 #
-# A kernel is written to be used in a model. The first cell has chosen JAX as the backend of Keras
-# (`KERAS_BACKEND=jax`), so a layer may call any JAX function, including a kernel. The next cell tries a layer that does
-# only that.
+# Most kernels are written for a model. The first cell of this page has chosen JAX as the backend of Keras
+# (`KERAS_BACKEND=jax`), so a layer may call any JAX function, including one that runs a kernel. The next cell tries a
+# layer that does nothing else.
 
 # %%
 import keras
@@ -506,9 +511,9 @@ print(
 )
 
 # %% [markdown]
-# The library has this layer for any shape, as `course_lib.frameworks.keras.Add`. The kernel behind it, in
-# `course_lib/kernels/elementwise`, is this lesson's kernel with a grid and gradients, and where there is no TPU it
-# falls back to plain JAX.
+# The course's library has this layer for any shape, as `course_lib.frameworks.keras.Add`. The kernel behind it, in
+# `course_lib/kernels/elementwise`, is this lesson's kernel with a grid and gradients. Where that kernel cannot run, the
+# layer uses plain JAX.
 
 # %% [markdown]
 # ## Five questions
@@ -516,12 +521,12 @@ print(
 # Answer each before you open it.
 #
 # <details><summary>1. A kernel ends with <code>return x_ref[...] + y_ref[...]</code>. What happens?</summary>
-# Pallas refuses the kernel when it traces it, because a kernel returns nothing and writes to its output refs
+# Pallas refuses the kernel while tracing it, because a kernel returns nothing and writes to its output Refs
 # instead.</details>
 #
 # <details><summary>2. Your kernel has the right numbers with <code>interpret=True</code>. What do you know?</summary>
-# You know that the arithmetic is right. You do not know whether the blocks are legal, whether it all fits into VMEM,
-# whether the chip allows the order in which they are visited, or whether two cores could share the work.</details>
+# You know that the arithmetic is right. You do not know whether the blocks are legal and fit into VMEM, whether the
+# chip allows the order in which they are visited, or whether two cores could share the work.</details>
 #
 # <details><summary>3. A grid has 4 steps, and the index map of <code>y</code> is <code>lambda i: (0,)</code>. How often
 # is <code>y</code> copied?</summary>
@@ -531,9 +536,9 @@ print(
 # 512 is legal as a power of two from 128 up, and 1024 as a multiple of 1024, while 100 and 1536 are neither.</details>
 #
 # <details><summary>5. The report says "predicted (compiler)". Who predicts, and what is it worth?</summary>
-# The simulator inside the TPU's compiler predicts the cycles. The time is those cycles divided by the clock, or the
-# time to move the bytes, whichever is longer. It is good for comparing two versions of a kernel, but a claim of speed
-# needs a chip.</details>
+# The simulator inside the TPU's compiler predicts the cycles. The predicted time is those cycles divided by the clock,
+# or the time to move the bytes, whichever is longer. Such a prediction is good for comparing two versions of a kernel,
+# but a claim of speed needs a chip.</details>
 
 # %% [markdown]
 # The next cell checks the answer to question 4.
@@ -556,8 +561,8 @@ for size in (100, 512, 1024, 1536):
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first is the kernel that you have just seen,
-# with one line missing.
+# Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first exercise is the kernel that you have
+# just seen, with one line missing.
 
 # %% [markdown]
 # ## Further
@@ -566,7 +571,7 @@ for size in (100, 512, 1024, 1536):
 #
 # ### The family
 #
-# Pallas is one language with several compilers behind it. Their status is that of the [Pallas
+# Pallas is one language with several compilers behind it. The table gives their status according to the [Pallas
 # changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.
 #
 # | name | you write for | status in JAX 0.11 and 0.12 |
@@ -576,11 +581,11 @@ for size in (100, 512, 1024, 1536):
 # | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
 # | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
 #
-# They all have Refs, grids and `pallas_call` or its younger sister `pl.kernel`, but they make no promise that a kernel
-# for one is fast, or even legal, on another.
+# They all have Refs, grids, and either `pallas_call` or the newer `pl.kernel`, but they make no promise that a kernel
+# for one of them is fast, or even legal, on another.
 #
-# The TPUs differ among themselves, too, and the next cell prints what JAX knows of their cores. According to Google's
-# page on SparseCores, the v4 has some as well.
+# TPUs differ from one another, too, and the next cell prints what JAX knows of their cores. That is not everything:
+# according to Google's page on SparseCores, the v4 has some as well.
 
 # %%
 print("      TensorCores      SparseCores")
@@ -591,7 +596,8 @@ for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8
     print(f"{version!s:5} {cores}  {joined:14} {sparse.num_cores if sparse else 'none'}")
 
 # %% [markdown]
-# What runs where? We have tried only the first row of this table, and the others follow from what the packages need.
+# What runs where? We have tried the first row of this table, and on an H100 the [library's own GPU
+# kernels](../docs/gpu.md). The other entries follow from what the packages need.
 #
 # | you have | simulator | v5e compiler | your kernels on a chip |
 # |---|---|---|---|
@@ -602,25 +608,25 @@ for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8
 # | an H100, H200 or B200 | yes | yes | GPU kernels (lesson 17) |
 #
 # **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
-# a single line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`. A line before it matters
+# a single line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`. An earlier line matters
 # more: `jax_import_guard()` must run before JAX is imported, because otherwise JAX locks the TPU and the program hangs.
-# PyTorch/XLA had its last release, 2.9, in November 2025. TorchTPU, a beta from Google, accepts Pallas kernels too, and
-# lesson 17 builds the bridge.
+# The latest release of PyTorch/XLA that we know of is 2.9, of November 2025. Google has announced that TorchTPU, a
+# beta, accepts Pallas kernels too, and lesson 17 connects kernels to PyTorch.
 #
 # **A little history**, as the JAX team tells it in "Pallas: Custom Kernels in JAX" (November 2025), begins with
-# OpenAI's Triton, which showed that GPU kernels can be written in Python. The project jax-triton let JAX call them. At
-# the same time JAX got Refs, which are memory that can be written to, unlike its functional arrays. A kernel language
-# made of Refs, with Triton behind it, was the first Pallas. TPUs and newer GPUs then got compilers of their own, both
-# called Mosaic. The name comes from the myth, in which Pallas is a daughter of Triton. It turned out that Triton was
-# named after the nucleus of tritium, but the joke stayed.
+# OpenAI's Triton, which showed that GPU kernels can be written in Python. The project jax-triton let JAX call such
+# kernels. At the same time JAX got Refs, which are memory that can be written to, unlike JAX's functional arrays. The
+# first Pallas put the two together, as a kernel language that was made of Refs and compiled by Triton. TPUs and newer
+# GPUs then got compilers of their own, both called Mosaic. The name comes from the myth, in which Pallas is a daughter
+# of Triton. It turned out that Triton was named after the nucleus of tritium, but the joke stayed.
 #
 # **Where to read on.** The [Pallas documentation](https://docs.jax.dev/en/latest/pallas/index.html) has a part for TPUs
 # and one for GPUs. JAX keeps example kernels in its folder
 # [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops), and
 # [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
 #
-# Tutorials age fast here: `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024 tells
-# you. The last cell shows what the first of them gives today.
+# Tutorials on Pallas age fast: `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024
+# tells you. The last cell shows what happens if you use the first of these names today.
 
 # %%
 try:

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercises 1: Hello, kernel
 #
-# You write, configure or repair five kernels, and you answer four questions about kernels that you read. Each exercise
-# has an empty place for your lines, a cell that checks them, and hints if you ask for them. Nothing here needs a TPU. A
-# wrong answer gets a sentence, not a red page. Only code that is not Python at all, because of a missing bracket for
-# example, shows up in red.
+# In these exercises you write, configure or repair five kernels, and you answer four questions about kernels that you
+# read. Each exercise has an empty place for your lines, a cell that checks them, and hints if you ask for them. Nothing
+# here needs a TPU. A wrong answer produces an explanation, and only code that is not valid Python, because a bracket is
+# missing for example, ends in a red traceback.
 #
 # Come here from [lesson 1](../notebooks/01_hello_kernel.ipynb). About 53 minutes.
 # Short of time? Do 01.1, 01.4 and 01.7. Want more? 01.10 and 01.11, 35 minutes, begin with an empty cell.
@@ -25,9 +25,9 @@ from jax.experimental import pallas as pl
 #
 # *Difficulty 1 of 5. 5 minutes, 1 line. Fast track.*
 #
-# `add_vectors`, below your cell, is complete: it passes two arrays to a kernel, which is yours to write. `x_ref`,
-# `y_ref` and `o_ref` are places in memory, not values. Read all of a place with `x_ref[...]`, and write to it with
-# `o_ref[...] = value`. The check tries vectors of 4096, 1000 and 8 elements.
+# The function `add_vectors` below your cell is complete: it passes two arrays to `add_kernel`, which you write. Its
+# arguments `x_ref`, `y_ref` and `o_ref` are places in memory, not values. Read a whole place with `x_ref[...]`, and
+# write to it with `o_ref[...] = value`. The check tries vectors of 4096, 1000 and 8 elements.
 
 
 # %% answer="01.1"
@@ -62,7 +62,7 @@ checks.check("01.1", add_vectors)
 # *Difficulty 2 of 5. 8 minutes, 4 lines.*
 #
 # Write `add_any(x, y)` with a kernel and a `pallas_call` of your own. It must work for float32, int32 and bfloat16 and
-# for arrays with one axis or two, and its result must have the dtype of x and y. Some integers in the check are larger
+# for arrays with one or two axes, and its result must have the dtype of x and y. Some integers in the check are larger
 # than 2^24, so a kernel that converts them to float32 on the way gets some sums wrong.
 
 
@@ -90,12 +90,12 @@ checks.check("01.2", add_any)
 # *Difficulty 3 of 5. 12 minutes, 4 lines.*
 #
 # Write a `keras.layers.Layer` around a kernel: `PallasAdd` takes a list of two arrays and returns their sum. Use
-# `add_vectors` of 01.1, or write a new kernel. The check calls the layer and builds a model with an unknown batch size.
-# It runs `model.predict` on 20 rows in batches of 8, so that the last batch has only 4, and it writes the layer to JSON
-# and reads it back.
+# `add_vectors` of 01.1, or write a new kernel. The check calls the layer on arrays and builds a model of unknown batch
+# size with it. It runs `model.predict` on 20 rows in batches of 8, so the last batch has only 4 rows. Finally, it
+# writes the layer to JSON and reads it back.
 #
-# Keras finds the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas cannot trace a
-# kernel of unknown size. So tell Keras the shape yourself, in `compute_output_shape`.
+# As in the lesson, Keras finds the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas
+# cannot trace a kernel of unknown size. You therefore have to tell Keras the shape in `compute_output_shape`.
 
 
 # %% answer="01.3"
@@ -124,10 +124,10 @@ checks.check("01.3", PallasAdd)
 #
 # *Difficulty 2 of 5. 8 minutes, 1 line. Fast track.*
 #
-# The kernel is given and adds one block, and you choose how the arrays are cut. Write `configure(n)`, which returns the
-# grid, the block shape, and the index map for vectors of `n` elements. The index map says which block belongs to step
-# `i`. The grid must have at least two steps and visit every block exactly once, and the v5e compiler must accept the
-# block. The check tries 4096, 8192 and 3072 elements.
+# The kernel is given: it adds one block of each vector, and you choose how the vectors are cut into blocks. Write
+# `configure(n)`, which returns the grid, the block shape, and the index map for vectors of `n` elements. The index map
+# says which block belongs to step `i`. The grid must have at least two steps and visit every block exactly once, and
+# the v5e compiler must accept the block. The check tries 4096, 8192 and 3072 elements.
 
 
 # %% answer="01.4"
@@ -149,9 +149,10 @@ checks.check("01.4", configure)
 #
 # *Difficulty 2 of 5. 7 minutes, 1 line.*
 #
-# Someone wrote this kernel for `2 * x + y`, and if you run it, the numbers are right. It is wrong all the same, because
-# on a chip `x_ref` is a copy that belongs to the pipeline. Running the kernel does not reveal that, not even in the
-# simulator, but the numbers judge sees it because it reads the kernel's code.
+# The kernel below computes `2 * x + y`, and if you run it, the numbers are right. It is wrong all the same, because it
+# writes to an input. On a chip, `x_ref` is a copy that belongs to Pallas, which may show the same copy to a later step.
+# Running the kernel does not reveal the mistake, not even in the simulator. The numbers judge finds it because it also
+# reads the kernel's code.
 #
 # Write `scaled_add_kernel` so that it computes the same result and leaves its inputs alone.
 
@@ -192,7 +193,7 @@ checks.check("01.5", scaled_add)
 # *Difficulty 1 of 5. 2 minutes, 1 line.*
 #
 # `add_vectors` adds two float32 vectors of 6144 elements in a single step. How many bytes move between HBM and VMEM, in
-# both directions together? Write the number with its unit, as text. Any unit of memory will do.
+# both directions together? Write the number and its unit as a string. Any unit of memory will do.
 
 # %% answer="01.6"
 moved = None
@@ -211,8 +212,8 @@ checks.check("01.6", moved)
 #
 # *Difficulty 2 of 5. 4 minutes, 1 line. Fast track.*
 #
-# `add_bias(x, b)` should add the same vector `b`, of 1024 elements, to every block of `x`. It does not, because one
-# line is wrong. Answer with the number of that line, or with its text.
+# The function `add_bias(x, b)`, which the next cell lists, should add the same vector `b`, of 1024 elements, to every
+# block of `x`. It does not, because one line is wrong. Answer with the number of that line, or with its text.
 
 # %% given="01.7"
 checks.listing("01.7")
@@ -234,9 +235,10 @@ checks.check("01.7", line)
 #
 # *Difficulty 3 of 5. 3 minutes, 1 line.*
 #
-# `total(x)` should add up the four blocks of a vector of 4096 elements, so its result has 1024 elements. Which judge is
-# the first to refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`, or `"none"`? Decide before you try, and
-# remember that `total` looks much like `fold`, the last kernel in "The suspect".
+# The function `total(x)`, which the next cell lists, should add up the four blocks of a vector of 4096 elements, so its
+# result has 1024 elements. Which judge is the first to refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`,
+# or `"none"`? Decide before you try, and remember that `total` looks much like `fold`, the last kernel in "The
+# suspect".
 
 # %% given="01.8"
 checks.listing("01.8")
@@ -258,9 +260,9 @@ checks.check("01.8", judge)
 #
 # *No points. 4 minutes, two or three sentences.*
 #
-# Why is no single judge enough? Write it as you would say it to a friend who knows NumPy. The check shows our answer
-# and what to look for, so that you can judge your own. Then add the line `checks.assess("01.9", "yes")` below your
-# text, or say `"partly"` or `"no"` in place of `"yes"`, and run both cells again.
+# Why is no single judge enough? Explain it as you would to a friend who knows NumPy. The check shows our answer and
+# what to look for, so that you can judge your own. Then add the line `checks.assess("01.9", "yes")` below your text,
+# with `"partly"` or `"no"` instead of `"yes"` if that is nearer the truth, and run both cells again.
 
 # %% answer="01.9"
 why = None
@@ -283,11 +285,11 @@ checks.check("01.9", why)
 #
 # *Difficulty 4 of 5. 20 minutes, 12 lines. Further.*
 #
-# This time nothing is given, neither a kernel nor a call. Write `blend(x, y, t)` for three float32 vectors of the same
-# length. Element by element, its result is `x + t * (y - x)`, which is x where t is 0 and y where t is 1. The length
-# may be anything, and vectors of 2 Mi elements must fit too, so `blend` needs blocks, and a grid whose last block may
-# extend past the end. The check tries 4096, 2500 and 130 elements, and then asks how much VMEM 2 Mi elements would
-# take.
+# This time you write both the kernel and its call. `blend(x, y, t)` takes three float32 vectors of the same length.
+# Element by element, its result is `x + t * (y - x)`, which is x where t is 0 and y where t is 1. The vectors may have
+# any length, and the kernel must fit into VMEM even if they have 2 Mi elements. So `blend` needs blocks, and a grid
+# whose last block may extend past the end. The check tries 4096, 2500 and 130 elements, and then asks how much VMEM 2
+# Mi elements would take.
 
 # %% answer="01.10"
 blend = None
@@ -322,13 +324,13 @@ checks.check("01.10", blend)
 #
 # *Difficulty 4 of 5. 15 minutes, 10 lines. Further.*
 #
-# `ys` holds four vectors, one behind the other and each as long as `x`. `add_to_each(x, ys)` adds `x` to each of the
-# four, so its result is as long as `ys`. Any kernel that the judges accept has a **score**, which is the number of
-# bytes that it moves between HBM and the chip for an `x` of 4096 elements. The fewer, the better, and a kernel passes
-# at **par**, 160,000 bytes, or below. What you do to the arrays outside the kernel counts too: each such operation
-# reads its inputs and writes its result, and only a reshape is free. The kernel may use 96 KiB of VMEM, which is too
-# little for all of `ys` at once. All lengths are multiples of 1024. Your best score is kept, and `checks.progress()`
-# shows it.
+# `ys` holds four vectors, one after another, each as long as `x`. Write `add_to_each(x, ys)`, which adds `x` to each of
+# the four and returns a vector as long as `ys`. Any kernel that the judges accept has a **score**, which is the number
+# of bytes that it moves between HBM and the chip for an `x` of 4096 elements. A lower score is better, and a kernel
+# passes with a score of at most **par**, 160,000 bytes. Operations on the arrays outside the kernel count too: each of
+# them reads its inputs and writes its result, and only a reshape is free. The kernel may use 96 KiB of VMEM, which is
+# too little for all of `ys` at once. All lengths are multiples of 1024. Your best score is kept, and
+# `checks.progress()` shows it.
 #
 # (A straightforward kernel moves 196,608 bytes. Work out where they go before you write a better one.)
 
@@ -365,8 +367,8 @@ checks.check("01.11", add_to_each)
 # %% [markdown]
 # ## Where next
 #
-# If you have passed everything, you have written, wrapped, tiled and repaired kernels, for several dtypes, and read two
-# that others wrote. Lesson 2 opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best, and
-# lesson 4 takes up grids and blocks where 01.4 leaves them.
+# If you have passed everything, you have written, wrapped, tiled and repaired kernels for several dtypes, and you have
+# read two kernels that others wrote. Lesson 2 opens the machine that runs them. Lesson 3 asks how fast a kernel can be
+# at best, and lesson 4 takes up grids and blocks where 01.4 leaves them.
 #
 # <!-- next -->
