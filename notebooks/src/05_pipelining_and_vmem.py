@@ -5,9 +5,9 @@
 # terms of lesson 2, the third roof of lesson 3, and lesson 4. You do not need a TPU; with one, a cell under "Further"
 # measures what is only predicted here.*
 #
-# The kernel below adds up all blocks of 64 rows of a matrix. Two calls of it differ in one digit, the n of
-# `pl.Buffered(n)`, which requests n buffers for an operand. Both copy the same blocks in the same order and return the
-# same result. Run the three cells.
+# The kernel below adds up all blocks of 64 rows of a matrix. Two calls of it differ in one digit, the n in
+# `pl.Buffered(n)`, the number of buffers for the input. Both copy the same blocks in the same order and return the same
+# result. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -78,33 +78,34 @@ print(f"added_up with one:              {one.seconds * 1e6:6.1f} us")
 print(f"one buffer: {one.cycles / two.cycles:.2f} times as long. All predicted (compiler)")
 
 # %% [markdown]
-# Lesson 3 said that a kernel takes at best the longer of bytes and work, and at worst their sum. Both calls take far
-# longer than the sum, and one digit changes the time by a factor of two.
+# Lesson 3 said that a kernel takes at best the time of its bytes or of its work, whichever is longer, and at worst
+# their sum. Both calls take far longer than the sum, and one digit changes the time by a factor of two.
 #
-# Lesson 3 also gave a rule for a step with two buffers: it takes half of latency, bytes and work together. Here you
+# Lesson 3 also gave a rule for a step with two buffers: it takes half of the sum of latency, bytes and work. Here you
 # build the loop, and see where the half comes from and when the rule is wrong. **Why is the factor exactly two?** Write
-# down a guess, and then a second one: what would three buffers do? By the middle of this lesson you can compute both
-# times of `added_up` from the line above them.
+# down a guess, and then a second one: what would three buffers do? By the middle of the lesson you can compute both
+# times.
 #
 # After this lesson you can
 # - start a copy, wait for it, and find a wait that is missing or superfluous,
 # - write a loop that fetches the next block while it works on this one,
 # - compute the time of a step from the latency, the work, and the number of copies in flight,
-# - say when two buffers are enough, and what more buffers gain,
+# - say when two buffers are enough, and what you gain from more,
 # - count VMEM to the byte, and find the largest block that fits.
 #
 # ## A copy by hand
 #
 # So far, `pallas_call` has made every copy for you; the next kernel makes its own. `memory_space=pl.ANY` leaves x and
-# the result in HBM, so the kernel gets the whole arrays, which it may copy but not read.
+# the result in HBM, where the kernel may copy but not read them.
 #
 # > **asynchronous copy**: a copy that runs by itself once it has been started, while the core does something else.
 # >
-# > **DMA semaphore**: the counter by which a copy signals that it has arrived. A wait subtracts from it as much as the
-# > copy that it names moves.
+# > **DMA semaphore**: a counter that a copy raises by its size when it has arrived. A wait for that copy lasts until
+# > the counter has reached this size, and then subtracts it.
 #
-# `pltpu.make_async_copy(source, target, semaphore)` describes a copy and moves nothing. `.start()` starts the copy, and
-# `.wait()` returns when it has arrived. Semaphores are scratch: `pltpu.SemaphoreType.DMA((2,))` allocates two of them.
+# `pltpu.make_async_copy(source, target, semaphore)` only describes a copy. `.start()` starts it, and `.wait()` returns
+# when it has arrived. Semaphores are scratch: `pltpu.SemaphoreType.DMA((2,))` allocates two, of which `sem.at[0]` is
+# the first.
 
 
 # %%
@@ -136,8 +137,8 @@ for verdict in judges.judge(doubled_by_hand, double, x):
     print(verdict)
 
 # %% [markdown]
-# What if a line is missing? The first version below does not wait for its copy, and the second waits twice. Before you
-# run the cell, guess which judge notices, and what would happen on a chip.
+# What if a kernel never waits for its copy, like the first version below, or waits twice, like the second? Before you
+# run the cell, guess for each version which judge notices the mistake, and what would happen on a chip.
 
 
 # %% tags=["predict"]
@@ -167,31 +168,31 @@ for waits in (0, 2):
     print("compiles for a v5e:", compiles, "\n")
 
 # %% [markdown]
-# The compiler accepts both versions, because it does not count waits. Without the wait, the kernel reads whatever was
-# in VMEM before, or a block that has only partly arrived. With one wait too many, a chip would hang forever. Our judges
-# compare the copies that are started with those that are waited for, before anything runs.
+# The compiler accepts both versions, because it does not count waits. On a chip, the first would read whatever was in
+# VMEM before, or a block that has only partly arrived, and the second would hang forever. Our judges compare the copies
+# that are started with those that are waited for, before anything runs.
 #
 # ## Fetch the next chunk while working on this one
 #
-# Here is the sum of the opening by hand. `fetch(i)` describes the copy of chunk i into buffer i mod `buffers`. Since
-# both the start and the wait call it, they cannot name different semaphores. Read the loop with `buffers=2`: which
-# copies are started before the first wait?
+# The next kernel computes the sum of the opening, but makes its own copies. Its function `fetch(i)` describes the copy
+# of chunk i into buffer i mod `buffers`. Both the start and the wait call `fetch`, so they always name the same
+# semaphore.
 #
 # > **prologue**: the copies that are started before the loop.
 # >
-# > **steady state**: the iterations of a loop that are all alike: start the copy of a later chunk, wait for this one,
-# > work on it.
+# > **steady state**: the iterations of a loop that are all alike. Each starts the copy of a later chunk, waits for its
+# > own chunk, and works on it.
 # >
 # > **drain**: the last iterations, which have no copy left to start.
 #
-# `x_hbm.at[pl.ds(64, 32)]` refers to a part of an array, here 32 rows from row 64 on, without reading it. Likewise,
-# `in_ref.at[b]` is buffer b and `in_sem.at[b]` its semaphore. `pl.loop(0, n)` runs the function below it for i = 0 to
-# n - 1. Here that function is `turn`, one iteration of the loop.
+# `x_hbm.at[pl.ds(64, 32)]` refers to 32 rows of an array, beginning with row 64, without reading them. Likewise,
+# `in_ref.at[b]` is buffer b and `in_sem.at[b]` its semaphore. `pl.loop(0, n)` runs the function below it, here `turn`,
+# n times, with i = 0, 1 and so on; each run is one iteration.
 
 
 # %%
 def by_hand(x, buffers, exps=0, rows=ROWS):
-    """Return the sum of all chunks of ``rows`` rows; ``exps`` exp per element are the work."""
+    """Return the sum of all chunks of ``rows`` rows; apply exp ``exps`` times as work."""
     chunks = x.shape[0] // rows
 
     def kernel(x_hbm, o_ref, in_ref, in_sem):
@@ -208,7 +209,7 @@ def by_hand(x, buffers, exps=0, rows=ROWS):
         def turn(i):
             later = i + buffers - 1
 
-            @pl.when(later < chunks)  # in the drain there is no later chunk
+            @pl.when(later < chunks)  # there is no later chunk in the drain
             def ahead():
                 fetch(later).start()
 
@@ -237,14 +238,14 @@ for verdict in judges.judge(functools.partial(by_hand, buffers=2), added_up_in_j
     print(verdict)
 
 # %% [markdown]
-# In which order do starts and waits happen? `grid.memory_uses` follows a kernel's code without running it. The next
-# cell lists them for four chunks, with one, two and three buffers. A copy is *in flight* from its start until it has
-# been waited for. **Look for one thing:** how many copies are in flight whenever the kernel waits?
+# In which order do starts and waits happen? `grid.memory_uses` follows a kernel's code without running it, and the next
+# cell lists what it finds for four chunks, with one, two and three buffers. A copy is *in flight* from its start until
+# it has been waited for. **Look for one thing:** how many copies are in flight at each wait (the number in brackets)?
 
 
 # %%
 def story(fn, *args):
-    """Return the starts and waits for copies of x in order, each wait with those in flight."""
+    """Return the starts and waits for copies of x in order; [n]: n copies are in flight."""
     counts, words = {"start": 0, "wait": 0}, []
     for use in grid.memory_uses(grid.walk(fn, *args).calls[0]):
         if use.source == "x_hbm":
@@ -260,24 +261,24 @@ for buffers in (1, 2, 3):
     print(f"{buffers}: {story(functools.partial(by_hand, buffers=buffers), four)}")
 
 # %% [markdown]
-# The numbers in brackets are the copies in flight at each wait: one with one buffer, two with two and three with three,
-# until the drain has fewer left. With two buffers, the next start comes *before* the wait, so the next chunk is already
-# on its way while the kernel waits for this one.
+# At each wait, as many copies are in flight as there are buffers, until fewer copies are left in the drain. With two
+# buffers, each iteration starts the next copy *before* its wait, so the next chunk is already on its way while the
+# kernel waits for this one.
 #
-# Results are written back in the same way, in chunks and from buffers of their own. While the copy out of a buffer is
-# in flight, the kernel must not write to that buffer. So with two buffers, iteration i waits for the copy of iteration
-# i - 2 before it fills its buffer, and the last two copies are waited for after the loop. Exercise 05.7 builds that.
+# Results are written back in the same way, from buffers of their own. The kernel must not write to such a buffer while
+# the copy out of it is in flight. So with two buffers, iteration i waits for the write-back of iteration i - 2 before
+# it fills the same buffer again, and after the loop the kernel waits for the last two (exercise 05.7).
 #
 # ## How long does an iteration take?
 #
-# **Predict first.** An iteration with one buffer takes some 1200 cycles, and the core is busy for about 20 of them. How
-# long does it take with two buffers, with three, and with eight? Then the cell keeps two buffers and adds more and more
-# work. How much longer does an iteration take for 100 more cycles of work? Write down four numbers.
+# **Predict first.** An iteration with one buffer takes about 1200 cycles, and the core is busy for about 20 of them.
+# How long does it take with two buffers, with three, and with eight? Then the cell keeps two buffers and adds more and
+# more work. By how much do 100 added cycles of work lengthen an iteration? Write down four answers.
 
 
 # %% tags=["predict"]
 def cycles_of_a_turn(fn, rows=ROWS):
-    """Return the cycles of an iteration, from 24 and 48 chunks, and the core's part of them."""
+    """Return the cycles of an iteration and the core's part, from 24 and 48 chunks."""
     few, more = (
         compiler.compile_tpu(fn, jax.ShapeDtypeStruct((n * rows, 128), jnp.float32))
         for n in (24, 48)
@@ -300,23 +301,23 @@ for exps in (8, 16, 64, 128, 192):
     print(f"2 buffers, {exps:3} exp: {turn:6.0f}   the core is busy for {busy:4.0f}")
 
 # %% [markdown]
-# Two buffers take half of the time, three a third, and eight an eighth. With two buffers, 100 more cycles of work cost
-# only 50 until the core is busy all the time, and 100 from then on.
+# Two buffers take about half of the time, three a third, and eight an eighth. With two buffers, 100 more cycles of work
+# cost only 50 until the core is busy all the time, and 100 from then on.
 #
-# Both results follow from one argument. **Follow one buffer.** A copy fills it, which takes a latency and the time of
-# its bytes. Then the core works on it, and when that is done, the next copy into it starts. So a round takes
-# latency + bytes + work, and in each round a buffer serves one iteration, so B buffers serve B. But the core works on
-# one chunk at a time, so an iteration takes at least as long as its work. Let L be the time of a copy, latency and
-# bytes together, and c the cycles in which the core is busy:
+# To see why, **follow one buffer**. A copy fills it, which takes a latency and the time of its bytes. Then the core
+# works on it, and when that is done, the next copy into it starts. Such a round takes latency + bytes + work. Each of
+# the B buffers serves one iteration per round, so an iteration takes 1/B of a round. But the core works on one chunk at
+# a time, so an iteration also takes at least as long as its work. Let L be the time of a copy, latency and bytes
+# together, and c the cycles for which the core is busy in an iteration:
 #
 # > **An iteration takes T = max(c, (L + c) / B).**
 #
-# T is also never less than the time of the bytes at the full speed of HBM, which all copies share. The simulator leaves
-# this limit out, and a report puts it back in. With one buffer, T is L + c. That is the factor of exactly two in the
-# opening: (L + c) / 1 against (L + c) / 2.
+# T is also never less than the time of the bytes at the full speed of HBM, which all copies share. The simulator
+# ignores this limit, but a report applies it. With one buffer T is L + c, and with two it is half of that, hence the
+# factor of two in the opening.
 #
-# Does the formula hold? With one buffer an iteration takes L + c, so the next cell subtracts c to get L. Chunks of two
-# sizes separate the latency from the bytes.
+# Does the formula hold? The next cell finds L by subtracting c from an iteration with one buffer. It does so for chunks
+# of two sizes, which differ in bytes but not in latency.
 
 
 # %%
@@ -332,7 +333,7 @@ READ = small - 64 * 128 * 4 / RATE
 print(f"L is {READ:.0f} cycles and one for each {RATE:.0f} bytes, predicted (compiler)")
 
 # %% [markdown]
-# Now compare the formula with all ten rows from above.
+# The latency is close to lesson 3's 1142 cycles. Now compare the formula with all ten rows from above.
 
 
 # %%
@@ -367,11 +368,11 @@ for buffers, report in ((2, two), (1, one)):
 # %% [markdown]
 # ### Why B and not B - 1?
 #
-# One often reads that with two buffers, *one* is filled while the other is worked on, so that B - 1 copies hide the
-# latency. By that rule, an iteration with two buffers would take L, about as much as with one, but it takes half.
-# Either can be true, depending on the place of one line. The next cell starts the next copy at four different places,
-# always with two buffers and with enough work to tell L from L + c. **Guess** what each of them takes: (L + c) / 2, L,
-# or L + c.
+# Lesson 4 said that the next block is copied into one buffer while a step works on the block in the other. That
+# suggests that only B - 1 copies hide the latency, and that an iteration with two buffers takes L. Above, it took half
+# of that. Whether B or B - 1 is right depends on the place of one line. The next cell starts the next copy at three
+# different places, and in a fourth version waits for it at once. You need to read only `turn`. **Guess** what each
+# version takes: (L + c) / 2, L, or L + c.
 
 
 # %% tags=["predict"]
@@ -432,12 +433,13 @@ for place in PLACES:
     print(f"{place:19} {turn:5.0f} cycles an iteration")
 
 # %% [markdown]
-# If the copy is started before the wait, an iteration takes (L + c) / 2, and if it is started after the wait, L. If
-# each copy is waited for at once, nothing is in flight while the core works, so an iteration takes L + c, and **its
-# time has doubled**. All four versions have the same buffers and the same bytes.
+# If the next copy is started before the wait, an iteration takes (L + c) / 2, and if it is started after the wait, an
+# iteration takes L. If each copy is waited for at once, nothing is in flight while the core works, so an iteration
+# takes L + c, and with the same buffers and bytes **its time has doubled**. (The last three orders look alike because
+# the list leaves out the work.)
 #
-# By its place in the code, the third version should take L + c as well. It takes less, because the compiler may move a
-# start past work that does not touch its buffer:
+# Judging by its code, the third version should take L + c as well. It takes less, because the compiler may move a start
+# ahead of work that does not touch the buffer of its copy:
 
 # %%
 report = compiler.compile_tpu(functools.partial(placed, place="after the work"), tall)
@@ -449,26 +451,25 @@ print(
 )
 
 # %% [markdown]
-# The compiler has moved the start up, ahead of the last part of the work. It can move a start, but it moves nothing
-# across a wait.
+# The compiler has moved the start up, ahead of the last part of the work. In the second version it has not moved the
+# start across the wait, or an iteration would take less than L.
 #
-# So what counts is which copies are in flight **while the core works**.
+# So what counts is which copies are in flight **while the core waits and while it works**.
 #
-# - If the next start comes before the wait, a buffer is refilled as soon as the work on it is done, and **T = max(c,
-#   (L + c) / B)**.
-# - If the next start comes after the wait, one buffer is always the one being worked on, and the copies into the other
-#   B - 1 have whole iterations to arrive. Then **T = max(c, L / (B - 1))**, the B - 1 that one reads about.
+# - If the next start comes before the wait, a buffer is refilled as soon as the work on it is done, and
+#   **T = max(c, (L + c) / B)**.
+# - If the next start comes after the wait, each copy has B - 1 iterations to arrive, so **T = max(c, L / (B - 1))**.
 # - If nothing is in flight while the core works, **T = L + c**, however many buffers there are.
 #
 # ## The loop as a timeline
 #
-# The loop is simple enough to be simulated with a clock. **Look for one thing:** in the lower three panels, when does
-# the bar of copy 2 begin?
+# The next cell computes when each copy and each piece of work begins and ends, and draws this for four cases (you need
+# not read `draw`). **Look for one thing:** in the lower three panels, when does the bar of copy 2 begin?
 
 
 # %%
 def timeline(turns, latency, work, under_way):
-    """Return when each chunk is requested, arrives, is begun and is done."""
+    """Return four times for each chunk: requested, arrived, work begun, work done."""
     clock, asked, events = 0.0, [0.0] * under_way, []
     for i in range(turns):
         begun = max(clock, asked[i] + latency)
@@ -507,29 +508,29 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# With two copies in flight, copy 2 begins when the work on chunk 0 is done. With four, it begins at once. The white
-# gaps in the lane of the core are bubbles. In the third panel there are none after the first: the work takes longer
-# than a copy, so two buffers are enough.
+# With two copies in flight, copy 2 begins when the work on chunk 0 is done; with four, it begins at once.
 #
 # > **bubble**: a time in which the core waits for a copy.
 #
-# The next chart plays the kernel of the opening. Its times are predicted (model), with the compiler's latency.
-# **Task:** set the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the
-# work until no bubble is left. How many cycles of work does that take? By the formula, the last bubble closes when
-# c = (L + c) / 2.
+# The white gaps in the lane of the core are bubbles. The third panel has none after the first, because the work takes
+# longer than a copy, so two buffers are enough there.
+#
+# The next chart is such a timeline of the opening's kernel, predicted (model) with the compiler's latency. **Task:**
+# set the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the work until
+# no bubble is left. How many cycles of work does that take?
 
 # %%
 viz.pipeline_chart(functools.partial(added_up, buffers=2), tall)
 
 # %% [markdown]
-# It takes as many cycles as a copy: from c = L on, the core is always busy.
+# By the formula, the last bubble closes when c = (L + c) / 2, so the work must take as long as a copy, c = L.
 #
 # ## The loop that `pallas_call` makes
 #
-# For a plain kernel you do not write this loop, because `pallas_call` makes it from your BlockSpecs. At each step, for
-# every operand whose block moves, it starts the copies for the next step and waits for those of this one. Then it runs
-# the kernel, starts writing the results back, and waits for the write-backs of the step before. Is it as fast as our
-# loop?
+# For a plain kernel, `pallas_call` makes this loop from your BlockSpecs, so you do not write it. At each step, for
+# every input whose block moves, it starts the copy for the next step and waits for the copy of this one. Then it runs
+# the kernel, starts writing the results back, and waits for the write-backs of the step before. `pltpu.emit_pipeline`
+# builds the same loop inside your kernel, for arrays in HBM. Are both as fast as ours?
 
 
 # %%
@@ -562,20 +563,20 @@ turn, _ = cycles_of_a_turn(functools.partial(piped, buffers=4))
 print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 
 # %% [markdown]
-# All three are the same loop. `pallas_call` stops at two buffers, while `emit_pipeline` builds the same pipeline inside
-# your kernel, for arrays that the kernel gets whole. There you choose the buffers of each input, and the kernel can do
-# other things before, after and between pipelines. `add_kernel` is the same in both, because inside `emit_pipeline`,
-# too, `pl.program_id(0)` is the step.
+# All three are the same loop. `pallas_call` stops at two buffers, while `emit_pipeline` lets you choose the number for
+# each input, and lets the kernel do other things between pipelines. `add_kernel` is the same in both, because
+# `pl.program_id(0)` is the step inside `emit_pipeline`, too.
 #
-# Outputs have two buffers as well, never more with JAX 0.11, and a write has a shorter latency than a read. So a step
-# that reads and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first
-# table under *Further* compares the three.
+# Outputs have two buffers as well, and JAX 0.11 refuses more. A write has a shorter latency than a read, so a step that
+# does both takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first table under
+# *Further* compares this rule with the compiler.
 #
 # ## When are two buffers enough?
 #
-# The work of `added_up` is far shorter than a latency, so two buffers cannot hide the latency. More copies in flight
-# would help, and so would larger copies. The next cell tries both on 32 MiB, beside a dashed line for the bytes at full
-# speed. **Guess first:** with two buffers, how large must a block be before the bytes alone decide the time?
+# The work of `added_up` is far shorter than a latency, so two buffers cannot hide it. More copies in flight would help,
+# as would larger ones. The next cell, which you need not read, tries both on 32 MiB with blocks of six sizes. The
+# dashed line is the time of the bytes at full speed. **Guess first:** with two buffers, how large must a block be
+# before the bytes alone decide the time?
 
 # %% tags=["predict"]
 long = jax.ShapeDtypeStruct((65536, 128), jnp.float32)
@@ -604,27 +605,27 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# (These are the smallest of the six sizes tried that come so close.) What counts is the number of bytes in flight,
-# divided by the time of one copy. Eight small blocks do as well as two large ones, and they take less VMEM.
+# What counts is the number of bytes in flight, divided by the time of one copy. Eight small blocks do as well as two
+# large ones, and they take less VMEM.
 #
 # So two buffers are enough if the work takes longer than a copy, or if the blocks are large. Otherwise you meet **the
 # third roof of lesson 3**: with two buffers and small blocks, a step costs half a latency, however little it moves and
-# computes. More buffers lower this price, up to a dozen or so, as a table under *Further* shows. Larger blocks avoid
-# it.
+# computes. Larger blocks avoid this price, and more buffers lower it up to a point, as the second table under *Further*
+# shows.
 #
-# The published times fit a shorter latency than the simulator assumes, 0.49 us instead of 0.76 us (lesson 3). With that
-# latency, the block sizes in the plot shrink in the same proportion.
+# The published times fit a latency of 0.49 us instead of the simulator's 0.76 us (lesson 3). With this latency, the
+# block sizes in the plot would shrink in the same proportion.
 #
 # ## VMEM to the byte
 #
-# Buffers take VMEM, which is limited. How much does a kernel need? Each operand takes its block, padded to whole tiles,
-# times the number of its buffers. It has two buffers if its block moves. It has one if its index map and the grid show
-# that the block cannot move, if the grid has only one step, or if you request one with `pl.Buffered(1)`. Scratch counts
-# once, and spills come on top.
+# How much of the VMEM does a kernel need? Each operand takes the size of its block, padded to whole tiles, times the
+# number of its buffers. That number is two if the block moves. It is one if the index map and the grid show that the
+# block cannot move, if the grid has only one step, or if you write `pl.Buffered(1)`. Scratch counts once, and spills
+# come on top.
 #
-# A published guide (*Define a Custom TPU/GPU Kernel*, Keras) multiplies float32 matrices of 8192 x 8192. It takes
-# strips of 128 rows of a and of 128 columns of b, and output blocks of 128 x 128. **Compute its VMEM in MiB before you
-# run the cell**, with pencil and paper.
+# A published guide (*Define a Custom TPU/GPU Kernel*, Keras) multiplies float32 matrices of 8192 x 8192. Each step
+# takes a strip of 128 rows of `a` and one of 128 columns of `b`, and writes a block of 128 x 128. **Compute its VMEM in
+# MiB before you run the cell**, on paper.
 
 
 # %%
@@ -663,12 +664,12 @@ for limit in (None, need - 1, need):
     print(f"limit {asked:13}  {'compiles' if report.ok else 'refused'}")
 
 # %% [markdown]
-# The kernel needs an eighth of a MiB too much, the two buffers of its output. Here the count is exact: the compiler
-# accepts the kernel with a limit of as many bytes, and refuses it with one less.
+# The kernel needs an eighth of a MiB too much, which is what the two buffers of its output take. Here the count is
+# exact: the compiler accepts the kernel with a limit of this many bytes, and refuses it with one byte less.
 #
 # A kernel gets 16 of a v5e's 128 MiB unless it requests more. With `vmem_limit_bytes` you promise the compiler that so
-# much is free. How much can you request, and what do unnecessary buffers cost? In the first line below, `a_ref` has one
-# buffer, because its block moves only at every 64th step.
+# much is free. The next cell first gives `a_ref` a single buffer, because its block moves only at every 64th step, and
+# then tries three limits on `guide` itself.
 
 
 # %%
@@ -707,19 +708,19 @@ for mib in (17, 128, 200):
 
 # %% [markdown]
 # `pl.Buffered(1)` on a block that seldom moves saves its second buffer, at the price of one wait in 64 steps. A limit
-# above 128 MiB, which is all that the chip has, silently becomes 128 MiB.
+# above the chip's 128 MiB silently becomes 128 MiB.
 #
-# The same table is interactive below, for matrices of 4096. **Task:** give the strips of a 384 rows, and the blocks of
-# the output 384 rows too. Does that fit? Which of the sizes would you change to make it fit?
+# The table below counts the same kernel for matrices of 4096, and you can change its sizes. **Task:** set the strips of
+# `a` to 384 rows, and the output blocks too. Does that fit, and if not, what would you change?
 
 # %%
 viz.vmem_table(guide, *[jax.ShapeDtypeStruct((4096, 4096), jnp.float32)] * 2)
 
 # %% [markdown]
-# That needs 16.375 MiB and does not fit. With 256 rows it does, or with one buffer for a.
+# That needs 16.375 MiB and does not fit. With 256 rows it does, or with one buffer for `a`.
 #
-# Two things surprise people. **Padding:** scratch of shape (64, 1) takes whole rows of 128 lanes. **Spills:** values
-# that find no register are kept in VMEM too, under the same limit, and nobody can count them before the compiler does.
+# Two parts are easily overlooked. **Padding:** scratch of shape (64, 1) takes whole rows of 128 lanes. **Spills:**
+# values for which no register is free are kept in VMEM too, under the same limit, and only the compiler can count them.
 
 
 # %%
@@ -749,6 +750,8 @@ for piece in report.vmem:
 print(f"compiler: {report.vmem_bytes:,} bytes")
 
 # %% [markdown]
+# The compiler's total is our count plus the spill slots.
+#
 # ## Five questions
 #
 # Answer each before you open it.
@@ -759,19 +762,19 @@ print(f"compiler: {report.vmem_bytes:,} bytes")
 #
 # <details><summary>2. You make the work of a step half as long, and the kernel is hardly faster. What do you look
 # at?</summary>
-# Look at the waiting. With two buffers, a cycle of work costs only half a cycle as long as the work is shorter than a
-# copy. Then more copies in flight or larger blocks help.</details>
+# Look at how long the core waits. With two buffers, a cycle less of work saves only half a cycle if the work is shorter
+# than a copy. In that case more copies in flight or larger blocks help.</details>
 #
-# <details><summary>3. A loop has two buffers, and starts each copy right before it waits for it. What does the second
-# buffer gain?</summary>
-# It gains nothing. At each wait one copy is in flight, and while the core works there is none.</details>
+# <details><summary>3. A loop has two buffers, but starts each copy right before the wait for it. What does the second
+# buffer bring?</summary>
+# It brings nothing, because one copy is in flight at each wait, and none while the core works.</details>
 #
-# <details><summary>4. A kernel has three float32 operands in blocks of (512, 1024), two inputs and one output, and all
-# of them move. How much VMEM does it need?</summary>
+# <details><summary>4. A kernel has two inputs and one output, all float32 in blocks of (512, 1024), and all of them
+# move. How much VMEM does it need?</summary>
 # A block takes 2 MiB, so three operands with two buffers each take 12 MiB, plus the spills.</details>
 #
-# <details><summary>5. The compiler says 100 us, and the bytes of the kernel take 150 us at full speed. Which time is
-# right?</summary>
+# <details><summary>5. The simulator's cycles take 100 us, and the kernel's bytes take 150 us at full speed. Which time
+# is right?</summary>
 # The kernel takes at least 150 us, because the simulator does not know that copies share the HBM.</details>
 
 # %% [markdown]
@@ -793,11 +796,11 @@ print([turn_by_formula(1200, 400, buffers) for buffers in (1, 2, 4, 8)])
 # ### On a real chip: latency or issue?
 #
 # We have measured none of the times above. The published times of lesson 3 cannot tell whether a step of 0.35 us is
-# half of a long latency or a busy core. Four kernels can, and nobody has published their times: one reads and writes,
-# one only reads, one only writes, and one copies nothing. If the latency is to blame, the fourth is nearly free, and
-# the third is much faster than the second. If the core is to blame, all four take about the same time. With a TPU, you
-# can be the first to fill in the left column. The columns *compiler* are predicted (compiler), and the last one is the
-# formula.
+# half of a long latency or the time of a busy core. Four kernels can: one reads and writes, one only reads, one only
+# writes, and one copies nothing. If the latency is to blame, the fourth is nearly free, and the third is much faster
+# than the second. If the core is to blame, all four take about the same time. We know of no published times for them,
+# so with a TPU you may be the first to fill in the left column. The columns *compiler* are predicted (compiler), and
+# the last is the formula.
 
 
 # %%
@@ -856,11 +859,13 @@ for name, reads, writes in [
     )
 
 # %% [markdown]
+# The compiler's columns blame the latency, because the kernel that copies nothing is nearly free.
+#
 # ### Two waits in one step, and more buffers than help
 #
 # A step that reads and writes waits twice. If one of the two waits is much longer than the other, only that one counts,
-# as the formula says. What if they are about equal? And can there be too many buffers? The first lines below copy
-# blocks of 64 rows; the others only read them.
+# as the formula says. What if they are about equal? And can there be too many buffers? In the next table, four lines
+# copy blocks of 64 rows, and four only read them.
 
 
 # %%
@@ -894,8 +899,8 @@ for name, fn, several in [
 # With four buffers, the two waits of the copying kernel are about equal, and a step takes an eighth longer than the
 # formula says. Wherever one of the waits is longer, the formula is close.
 #
-# The core's own part grows with the number of buffers. From about 16 buffers on it is the whole step, so 32 buffers
-# take longer than 16.
+# The core's own part grows with the number of buffers. From about 16 buffers on it is nearly the whole step, so 32
+# buffers take longer than 16.
 #
 # ### 528,049 cycles, and 982 us
 #
@@ -937,16 +942,18 @@ for copies in (1, 2, 4, 8):
     )
 
 # %% [markdown]
-# The simulator lets every copy run at full speed, however many there are, so eight MiB take it as long as one. It knows
-# latencies, but not that the copies share one memory. So its cycles are what the core would need if each copy had the
-# HBM to itself, and the bytes divided by the bandwidth are what HBM needs. A report gives the longer of the two. For
-# lesson 1 that is 982 us, because three large blocks are in flight at once there, and no HBM moves them at that speed.
+# The simulator lets every copy run at full speed, however many there are, so eight copies take it about as long as one.
+# It knows latencies, but not that the copies share one memory. So its cycles are what the core would need if each copy
+# had the HBM to itself, and the bytes divided by the bandwidth are what HBM needs. A report gives the longer of the
+# two. For lesson 1 that is 982 us, because three large blocks are in flight at once there, and no HBM moves them at
+# that speed.
 #
 # ### The article's program
 #
 # With `pl.kernel`, a whole kernel looks like a function of arrays. The JAX team's article "Pallas: Custom Kernels in
 # JAX" ends with the program below. It is as printed there, except that `out_shape=` is now `out_type=`, the mesh is now
-# `TensorCoreMesh`, and the three sizes are arguments. A mesh says on which cores the kernel runs, here on one.
+# `TensorCoreMesh`, and the three sizes are arguments. A mesh says on which cores the kernel runs, which is one core
+# here.
 
 
 # %%
@@ -985,16 +992,15 @@ peak_s = 2 * 4096**3 / chips.chip("v5e").bf16_flops
 print(f"that is {peak_s / report.seconds:.0%} of the peak, predicted (compiler)")
 
 # %% [markdown]
-# The article prints no time. It says that with well-chosen blocks, a kernel as simple as this can reach 90 % and more
-# of the chip. Is the rest spent waiting for copies? Hardly any of it is, by the line *a step*: the work of a step takes
-# longer than its copies, so two buffers are enough. What is left over is scalar code, and a body that is longer than
-# its matmuls. (The simulator again lets copies share nothing. A chart of this kernel by our model, in which they share
-# the HBM, shows some waiting.)
+# The article prints no time, but it says that with well-chosen blocks, a kernel as simple as this can reach 90 % and
+# more of the chip. Does this program spend the rest of its time waiting for copies? By the line *a step* it hardly
+# waits, because the work of a step takes longer than its copies, so two buffers are enough. The rest is scalar code,
+# and a body that takes longer than its matmuls.
 #
 # Then the article checks the result: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run this
-# check with all of K and one block of the result instead of 64, which takes this machine a second. `target()` names the
-# TPU that is meant when there is none. And we allow 1e-3: how far apart are two neighboring float32 values of the size
-# of these sums?
+# check with all of K and one block of the result instead of 64, which takes about a second. `target()` tells Pallas
+# which TPU to assume when there is none. To see why we allow 1e-3, ask how far apart two neighboring float32 values of
+# the size of these sums are.
 
 # %%
 a = jax.random.normal(jax.random.key(0), (512, 4096), jnp.bfloat16)
@@ -1007,16 +1013,16 @@ print("assert_allclose passes")
 print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the largest sum")
 
 # %% [markdown]
-# So 1e-4 is about three such distances, for sums of 4096 products that two programs add up in different orders. A
-# result that exceeds the tolerance by one more differs in the order of its sum, and is not wrong.
+# So 1e-4 is only about three such distances, for sums of 4096 products that two programs add up in different orders. A
+# result that is off by a fourth distance may differ only in the order of its sum, and need not be wrong.
 #
 # ### Revisited blocks and buffers
 #
 # Lesson 4 said that when the grid returns to an output block that it has left, the kernel finds there what the visit
-# before last left. Now you can see why: an output has two buffers, which alternate from visit to visit, and nothing is
-# ever copied *in*. With `pl.Buffered(1)`, a visit finds what the previous visit left. The next cell runs JAX's own
-# pipeline in the simulator, on three blocks that hold 1, 2 and 4, and visits each of them twice. **Guess first** what
-# comes out with one buffer, and with two.
+# before the previous one left. Now you can see why: an output has two buffers, which alternate from visit to visit, and
+# nothing is ever copied *in*. With `pl.Buffered(1)`, a visit finds what the previous visit left. The next cell runs
+# JAX's own pipeline in the simulator, on three blocks that hold 1, 2 and 4, and visits each of them twice. **Guess
+# first** what comes out with one buffer, and with two.
 
 
 # %% tags=["predict"]
@@ -1057,6 +1063,8 @@ with chips.chip("v5e").target():
 print(f"expected:         {2 * blocks[::8, 0]}")
 
 # %% [markdown]
+# Each second visit adds 1, 2 or 4 to what it finds, which is 4, 5 and 7 with one buffer, and 2, 4 and 3 with two.
+#
 # ### Other chips, other latencies
 #
 # The compiler assumes other latencies for other chips. How many bytes must be in flight, at least, so that HBM does not

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exercises 5: Pipelining and VMEM
 #
-# You write three kernels, which copy by hand or let `emit_pipeline` do it, predict two sets of values, choose one size,
-# repair one kernel, and find one wrong line. Nothing here needs a TPU, and a kernel that would wait forever is found
-# before it runs.
+# You write three kernels, whose copies are made by hand or by `emit_pipeline`. Then you predict two sets of values,
+# choose one size, repair one kernel, and find one wrong line. Nothing here needs a TPU, and a kernel that would wait
+# forever is found before it runs.
 #
 # Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes.
 # Short of time? Do 05.1, 05.2 and 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
@@ -26,9 +26,9 @@ ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 #
 # *Difficulty 1 of 5. 7 minutes, 6 lines. Fast track.*
 #
-# `squares(x)` returns the square of each element, and its call is given. `x_hbm` and `o_hbm` are in HBM, `buffer_ref`
-# is as large as x and in VMEM, and there are two DMA semaphores. Write the kernel, which copies x into the buffer,
-# squares it there, and copies it out.
+# `squares(x)` returns the square of each element. The call is given: `x_hbm` and `o_hbm` are in HBM, `buffer_ref` is in
+# VMEM and as large as x, and `sem` holds two DMA semaphores. Write the kernel, which copies x into the buffer, squares
+# it there, and copies the result out.
 
 
 # %% answer="05.1"
@@ -68,8 +68,9 @@ checks.check("05.1", squares)
 # *Difficulty 3 of 5. 12 minutes, 12 lines. Fast track.*
 #
 # `folded(x)` adds up the chunks of 16 rows of x. The call gives you room for two chunks, a semaphore for each, and
-# `chunks`, the number of chunks, which may be one, two or many. Write the kernel so that the next chunk is in flight
-# whenever it waits for one, except at the last wait, which has no next chunk. The check counts the copies in flight.
+# `chunks`, the number of chunks, which may be one, two or many. Write the kernel so that whenever it waits for a chunk,
+# the copy of the next chunk is in flight too, except at the last wait, after which no chunk is left. The check counts
+# the copies in flight.
 
 
 # %% answer="05.2"
@@ -122,8 +123,8 @@ checks.check("05.2", folded)
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #
-# Compute the same sum once more, but let `emit_pipeline` make the loop, with `add_kernel` as the body that it runs at
-# each step. Write `piped_kernel` so that three copies of chunks are in flight at each wait, as long as three are left.
+# Compute the same sum once more, but let `emit_pipeline` make the loop and run `add_kernel` at each step. Write
+# `piped_kernel` so that copies of three chunks are in flight at each wait, as long as three chunks are left.
 
 
 # %% given="05.3"
@@ -172,19 +173,20 @@ checks.check("05.3", piped)
 #
 # *Difficulty 2 of 5. 8 minutes, 4 lines. Fast track.*
 #
-# `strips(x, w)` below multiplies the bfloat16 matrices x[4096, 2048] and w[2048, 4096] in strips of 256 rows and of 256
-# columns, and writes float32 blocks. Work out without a compiler how much VMEM its blocks and its scratch take if
+# `strips(x, w)` below multiplies the bfloat16 matrices x[4096, 2048] and w[2048, 4096]. Each step takes a strip of 256
+# rows of x and one of 256 columns of w, and writes a float32 block. Work out without a compiler how much VMEM its
+# blocks and its scratch take if
 #
 # - **A** both x and w move, as written;
 # - **B** w has only 256 columns, and its index map is `lambda i, j: (0, 0)`;
 # - **C** everything is as in A, but there is scratch too, `pltpu.VMEM((256, 1), jnp.float32)`.
 #
-# For **D**, take another kernel, which multiplies blocks x[512, bk] by w[bk, 512], both bfloat16, along a k of 8192.
+# For **D**, take another kernel, which multiplies bfloat16 blocks x[512, bk] and w[bk, 512] of matrices with k = 8192.
 # Both blocks move, and so does the float32 output block of (512, 512). What is the largest bk that divides 8192 and
 # lets everything except the spills fit into 16 MiB?
 #
-# Answer A to C as text with a unit, to the byte: `"12,345 bytes"`, or KiB or MiB without rounding. D is a plain number,
-# without a unit.
+# Answer A to C as text with a unit, exact to the byte: `"12,345 bytes"`, or KiB or MiB without rounding. D is a plain
+# number, without a unit.
 
 
 # %% given="05.4"
@@ -227,11 +229,11 @@ checks.check("05.4", vmem)
 #
 # *Difficulty 2 of 5. 7 minutes, 2 lines.*
 #
-# `added(x, y)` adds two float32 matrices in blocks that have all columns and some of the rows. It has two input blocks
-# and one output block, each with two buffers, and `block_rows(rows, columns)` chooses the number of rows. No kernel is
+# `added(x, y)` adds two float32 matrices in blocks that have all columns and some of the rows. Its two input blocks and
+# its output block have two buffers each, and `block_rows(rows, columns)` chooses the number of rows. No kernel is
 # faster than its bytes at full speed. Come within 10 % of that, predicted (compiler), for matrices of 2048 rows and
-# 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The number must be at least 8 and divide `rows`, which
-# is a power of two here.
+# 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The number that you return must be at least 8 and divide
+# `rows`, which is a power of two here.
 
 
 # %% answer="05.5"
@@ -270,7 +272,7 @@ checks.check("05.5", block_rows)
 # *Difficulty 3 of 5. 8 minutes, 5 lines.*
 #
 # `loop` adds up chunks of 128 rows of 128 float32 elements. A copy of a chunk takes 1275 cycles, predicted (compiler),
-# and the core is busy for 300 in each iteration. How many cycles does a further iteration take if you change one thing?
+# and the core is busy for 300 in each iteration. How many cycles does a further iteration take if one thing changes?
 #
 # - **A** Nothing changes; `loop` stays as it is.
 # - **B** Each copy is waited for where it is started: `.start()` and `.wait()` on two lines, in the prologue too.
@@ -278,7 +280,7 @@ checks.check("05.5", block_rows)
 # - **D** There are four buffers, and `fetch(i).wait()` moves to the beginning of the iteration, before `ahead`.
 # - **E** The work grows until the core is busy for 1500, and the rest stays.
 #
-# Answer with five numbers of cycles as text, such as `"1,234 cycles"`; 2 % either way will do. For D, draw a timeline.
+# Answer with five numbers of cycles as text, such as `"1,234 cycles"`, each within 2 %. For D, draw a timeline.
 
 
 # %% given="05.6"
@@ -347,7 +349,7 @@ checks.check("05.6", turns)
 #
 # `tripled_broken` leaves the reading of its blocks to `pallas_call`, but writes the results back by hand.
 # `interpret=True` finds nothing wrong, and the compiler accepts the kernel, yet there are two mistakes in its copies.
-# Write `tripled` without them, and keep its idea: one result is written back while the next is computed.
+# Write `tripled` without these mistakes, but keep the idea: one result is written back while the next is computed.
 
 
 # %% given="05.7-broken"
@@ -431,7 +433,7 @@ checks.check("05.7", tripled)
 # *Difficulty 2 of 5. 3 minutes, 1 line.*
 #
 # `negated(x)` writes -x back in blocks of 16 rows, from two buffers. With `interpret=True` the result is right, but a
-# chip would hang forever. Which single line is to blame?
+# chip would hang forever. Which single line is to blame? Answer with its number.
 
 # %% given="05.8"
 checks.listing("05.8")
@@ -453,11 +455,10 @@ checks.check("05.8", line)
 #
 # *Difficulty 5 of 5. 35 minutes, 32 lines. Further.*
 #
-# `gathered(x, ids)` returns `2 * x[ids]`: row j of the result is row `ids[j]` of x, doubled. x is float32[N, C] and
-# lies in HBM, as does the result, while `ids` is int32[M] and lies in SMEM. An index map cannot fetch these rows ahead,
-# because only the running kernel knows which ones it needs, but you can. Copy row by row through at most 64 KiB of
-# VMEM, with **at least four rows on their way in at each wait**, as long as four are left. M may be any number from 1
-# on.
+# `gathered(x, ids)` returns `2 * x[ids]`, so row j of the result is row `ids[j]` of x, doubled. x is float32[N, C] and
+# lies in HBM, as does the result, while `ids` is int32[M] and lies in SMEM. A plain index map cannot fetch these rows
+# ahead, because it does not see `ids`, but your kernel does. Copy row by row through at most 64 KiB of VMEM, with **at
+# least four rows on their way in at each wait**, as long as four are left. M may be any number from 1 on.
 #
 # A row in HBM is `x_hbm.at[pl.ds(n, 1)]`, and `ids_ref[j]` reads a single number.
 # `pl.BlockSpec(memory_space=pltpu.SMEM)` puts an input into SMEM. Each copy in flight needs a buffer and a semaphore of
@@ -541,8 +542,8 @@ checks.check("05.9", gathered)
 # takes about 25,000. A single buffer of 32 KiB, which is filled, worked on and emptied again and again,
 # takes about 22,000. What does each of them leave idle?
 #
-# So little VMEM is never enough to keep HBM busy, so the floor of its bytes is far below par, and our answer can be
-# beaten.
+# So little VMEM is never enough to keep HBM busy. The time of the bytes alone is therefore far below par, and our
+# answer can be beaten.
 
 # %% answer="05.10"
 waves = None
@@ -609,7 +610,7 @@ checks.check("05.10", waves)
 # %% [markdown]
 # ## Where next
 #
-# You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 7 uses this in a tiled matmul,
-# and brings it to the speed of XLA's own.
+# You now know when a copy starts, which work hides it, and how much VMEM that takes. Lesson 7 uses this in a tiled
+# matmul, and makes it as fast as XLA's own.
 #
 # <!-- next -->
