@@ -4,11 +4,12 @@
 # *60 minutes, then 53 for the exercises. The "Further" part is optional and takes another 35 minutes. You need lesson 2
 # and lesson 4's rule for the shapes of blocks, but no TPU, because every price here comes from the compiler.*
 #
-# A kernel adds 1 to each of 1,024 elements. Below it does so four times, and only the shape of the array differs: (8,
-# 128), (128, 8), (1024, 1) and (1024, 1, 1). The elements are the same, and so are the additions.
+# A kernel adds 1 to each of 1,024 elements. We compile it four times, with the same elements and additions, and change
+# only the shape of the array: (8, 128), (128, 8), (1024, 1) and (1024, 1, 1).
 #
-# Yet the compiler predicts that one of the four takes a thousand times as long as another. **In which order do they
-# come?** Write down the four shapes, the cheapest first, with a factor between neighbors. Then run the cells.
+# Yet the compiler predicts that one of the four kernels takes a thousand times as long as another. **Which shape is the
+# cheapest, and which the most expensive?** Write down all four, the cheapest first, with a factor between neighbors.
+# Then run the cells.
 
 # %%
 # FIRST CELL
@@ -39,17 +40,17 @@ for cycles in sorted(price.cycles for price in prices.values()):
     print(f"one of the four: {cycles:6,.0f} cycles, predicted (compiler)")
 
 # %% [markdown]
-# `compiler.op_cost(f, x)` returns the price of an operation.
+# `compiler.op_cost(f, x)` returns the price of applying the operation f to an array like x.
 #
 # > **price of an operation**: the cycles that one more application of it takes in a kernel that already applies it many
 # > times, including its loads and its store. All operands are in VMEM, so no copy is counted.
 #
-# A price is thus a throughput, which says what each of many operations costs, and not the latency of a single one.
-# `price.slots` counts its instructions by unit. Unless stated otherwise, prices in this lesson are cycles on a v5e,
-# predicted (compiler). [A page of the course](../docs/op_costs.md) lists some 80 more.
+# So a price is a throughput, and not the latency of a single operation. `price.slots` counts the instructions of the
+# operation by unit. Unless stated otherwise, prices in this lesson are cycles on a v5e, predicted (compiler). [A page
+# of the course](../docs/op_costs.md) lists some 80 more of them.
 #
 # After this lesson you can
-# - say how many registers an array takes, and how much of them is empty,
+# - say how many registers an array takes, and what share of them is empty,
 # - tell a cheap operation from an expensive one before you write it, and find a cheaper replacement,
 # - choose the axis to sum over,
 # - say which reshapes, transposes and slices are free, which cost something, and which are refused,
@@ -58,16 +59,15 @@ for cycles in sorted(price.cycles for price in prices.values()):
 # ## The last two axes fill the registers
 #
 # The painter below draws an array in its registers. **Before you type, predict:** how many registers does each of the
-# four shapes of the opening take? Type them to check, and then find two shapes in which 1,000 float32 elements fit into
-# a single register.
+# four shapes of the opening take? Type them to check, and then find two shapes that fit 1,000 float32 elements into a
+# single register.
 
 # %%
 viz.tile_painter((20, 200))
 
 # %% [markdown]
-# The painter only counts, but the compiled program tells whether it is right, because it loads each float32 register
-# once. (For a few rows of bfloat16 or int8, it may take more loads than registers.) **Predict two more:** how many
-# registers do (3, 300) and (12, 4, 128) take?
+# The compiled program shows whether the painter counts right, because it loads each float32 register once. **Predict
+# two more:** how many registers do (3, 300) and (12, 4, 128) take?
 
 # %% tags=["predict"]
 for shape in (*SHAPES, (3, 300), (12, 4, 128)):
@@ -80,7 +80,7 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
 
 # %% [markdown]
 # **This answers the opening: the four shapes take 1, 16, 128 and 1,024 registers, and each register costs a cycle.** A
-# register of (1024, 1, 1) holds a single element, and the other 1,023 sums that it computes are thrown away.
+# register of (1024, 1, 1) holds a single element, so 1,023 of the 1,024 sums in each addition are thrown away.
 #
 # > **The last axis goes to the lanes and is rounded up to 128. The axis before it goes to the sublanes and is rounded
 # > up to 8. Each index of the axes before these starts a new register.**
@@ -88,9 +88,10 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
 # Keep the last two axes large, above all the last, and let the axes in front be short: an array of shape (n, 1, 1)
 # takes n registers.
 #
-# An array with 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, and not to 8. Such flat tiles share a register if
-# they lie next to each other along the lanes: (3, 300) has three tiles of 4 x 128, which take 2 registers. Slices of a
-# leading axis never share a register, so (12, 4, 128) takes 12.
+# The rounding to 8 has one exception: an array of at most 4 rows is stored in tiles of 1, 2 or 4 rows, and tiles that
+# lie next to each other along the lanes share a register. So (3, 300), which has three tiles of 4 x 128, takes 2
+# registers, and (4, 250) fits 1,000 elements into one, as (8, 125) does. Slices of a leading axis never share a
+# register, so (12, 4, 128) takes 12.
 #
 # Narrow dtypes pack several rows into each sublane. **Predict the cycles** of a copy of (32, 256) in float32, in
 # bfloat16 and in int8.
@@ -109,15 +110,15 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
 
 # %% [markdown]
 # A register holds 16 x 128 elements of bfloat16, as two tiles of 8 rows, or 32 x 128 elements of int8. So the int8
-# copy, with a quarter of the bytes, takes a quarter of the cycles. This holds as long as nothing is computed and the
-# rows fill the registers.
+# copy, with a quarter of the bytes, takes a quarter of the cycles. The saving is that large only if the rows fill the
+# registers and the kernel computes nothing.
 #
 # ## In HBM, too
 #
 # Registers are filled from VMEM, and VMEM is filled from HBM, where the arrays of a kernel are stored in the same
-# tiles. The kernel below doubles 1,048,576 float32 elements, 4.2 MB, so 8.4 MB have to be moved. **Predict:** how many
-# MB does it move if the elements are stored as a column of shape (1048576, 1)? What if they are stored as a row, as
-# (8192, 128), as a vector with one axis, or as a row of bfloat16?
+# tiles. The kernel below doubles 1,048,576 float32 elements, so it has to move 4.2 MB in and 4.2 MB out. **Predict:**
+# how many MB does it move in all if the array is a column, of shape (1048576, 1)? And if it is a row, an array of
+# (8192, 128), a vector with one axis, or a row of bfloat16?
 
 
 # %% tags=["predict"]
@@ -153,15 +154,14 @@ for shape, block, index, dtype in (
     print(f"{kernel / 1e6:7.1f} {numbers / 1e6:10.1f} {copied / 1e6:14.1f}")
 
 # %% [markdown]
-# With a column, the kernel moves 128 times the bytes of its elements, because each row is padded to 128 lanes in HBM.
-# XLA adds two copies as well, which the "Further" part explains. (It puts a short column, such as one of 8,192
-# elements, into VMEM, and then only these copies use HBM.) A single bfloat16 row is padded to two rows, while a float32
-# row is not. (8192, 128) and a vector with one axis are not padded at all.
+# For the column, the kernel moves 128 times as many bytes as the elements take, because each row is padded to 128 lanes
+# in HBM. XLA also adds two copies, which the "Further" part explains. A single bfloat16 row is padded to two rows,
+# while a float32 row, (8192, 128) and a vector with one axis are not padded at all.
 #
 # > **Do not store a vector as a column. Store it as (n,) or as (n / 128, 128), or, if its dtype has 32 bits, as a row
 # > (1, n).**
 #
-# This matters most for statistics with one value per row, such as a mean, a maximum or the sum of a softmax.
+# The rule matters most for statistics with one value per row, such as a mean, a maximum or the sum of a softmax.
 #
 # ## A list of prices
 #
@@ -169,9 +169,9 @@ for shape, block, index, dtype in (
 # operations into three classes. The cheap ones are `+ - *`, max, min, where, abs, bitwise operations, comparisons and
 # casts. The medium ones are `/ // %`, exp, tanh and pow, and the expensive ones are sin and cos.
 #
-# **Predict first.** Which two of the medium operations cost no more than an addition, and which two cost more than a
-# sine when they work on integers? The chart below prices each operation on that list, and some more, for three chips.
-# (Try int32, too.)
+# **Predict first.** Which two of the medium operations cost no more than an addition? And which two cost more than a
+# sine if they are applied to integers? The chart below prices each operation on that list, and some more, for the chip
+# and the dtype that you choose (try int32, too).
 
 # %% tags=["predict"]
 viz.cost_bars(compiler.op_prices())
@@ -191,24 +191,26 @@ for name, column in (
     print(f"{name:12} {column:11}{kept.rows[name].cycles[column]:5.1f} cycles")
 
 # %% [markdown]
-# On float32, exp and tanh are as cheap as an addition. On integers, `//` and `%` cost more than two sines. A price also
-# depends on the chip: on a v6e, x / y is as cheap as exp. So look prices up for your chip and dtype.
+# On float32, exp and tanh are as cheap as an addition. On integers, `//` and `%` cost more than two sines. On a v6e, x
+# / y is as cheap as exp. So look prices up for your chip and dtype.
 #
-# By the rule of lesson 2, a price is the largest of stores, loads / 3, VPU / 4 and EUP. An EUP operation also takes a
-# VPU slot, so it is counted in both columns.
+# By the rule of lesson 2, a price is the largest of stores, loads / 3, VPU / 4 and EUP. The next table shows the rule
+# next to the price, and counts an EUP operation in both columns, because it takes a VPU slot too.
 #
-# The table below shows the rule next to the price. A division starts with an approximation of 1 / y from the EUP, and
-# takes fourteen VPU slots in all. **Predict:** what does it cost to use the approximation as it is, and what if you
-# refine it by hand with one Newton step?
+# Start with the rows of x / y; most of the others come up below. A division begins with an approximation r of 1 / y
+# from the EUP, and takes fourteen VPU slots in all. **Predict:** what does it cost to use r as it is, and what does it
+# cost to refine r with one Newton step, which replaces r by r + r (1 - y r)?
 
 
 # %% tags=["predict"]
 def by_rule(price):
+    """Return the cycles that the rule of lesson 2 gives for the slots of a price."""
     slots = {unit: price.slots.get(unit, 0) for unit in ("store", "load", "VPU", "EUP")}
     return max(slots["store"], slots["load"] / 3, slots["VPU"] / 4, slots["EUP"])
 
 
 def newton(x, y):
+    """Return x / y by the approximation of 1 / y and one Newton step."""
     guess = pltpu.reciprocal(y, approx=True)
     return x * (guess + guess * (1 - y * guess))
 
@@ -243,31 +245,33 @@ for chip in ("v5e", "v5p", "v6e"):
     print(f"{chip:22}{pair[0].of_a_register:8.2f}{pair[1].of_a_register:17.2f}")
 
 # %% [markdown]
-# An exp is a multiplication and one EUP operation, and both fit beside the load and the store that are needed anyway.
-# The rule only counts slots, so it gives a lower bound. If the EUP works beside many VPU operations, as in Newton by
-# hand, the schedule may be longer.
+# An exp is a multiplication and one EUP operation, and both fit into the bundles that the load and the store take
+# anyway. The rule only counts slots, so it gives a lower bound. (A price is the difference between two programs, so it
+# can come out a percent lower, as with exp2.) If the EUP works beside many VPU operations, as in Newton by hand, the
+# schedule may take longer.
 #
-# Just multiplying x by the approximation costs as much as a copy. A Newton step adds four operations and squares the
-# error of the approximation, at half the price of the division. The other half handles zeros, infinities, NaN and
-# values at the ends of float32's range. If y lies well inside that range, write the step yourself on a v5e or a v5p. On
-# a v6e, do not: there a float32 division is an approximation and one multiplication, and Newton by hand is slower. (How
-# accurate that division is, only a v6e can tell.)
+# Multiplying x by the approximation costs as much as a copy. With a Newton step, which takes four more operations and
+# squares the error of r, x / y still costs only half as much as a division. The division also handles zeros,
+# infinities, NaN and values at the ends of float32's range. If y lies well inside that range, write the step yourself
+# on a v5e or a v5p. On a v6e, do not: there a float32 division is an approximation and one multiplication, and Newton
+# by hand is slower. (Only a run on a v6e can tell how accurate that division is.)
 #
-# - **A power of an array** is expensive because it has to be exact for all values. If x is above 0, use exp2(y
-#   log2(x)), which takes two EUP operations and hence two cycles. It is less exact, and its error grows with y log2(x).
+# - **A power with an array as its exponent** is expensive because it has to be accurate for all values. If x is above
+#   0, use exp2(y log2(x)) instead, whose two EUP operations take two cycles, although its error grows with y log2(x).
 #   If the exponent is a constant positive integer, the power is only a few multiplications.
-# - **A division of two integer arrays** has no unit of its own, so the compiler writes a long division, bit by bit. If
-#   the divisor is a constant, as in `n // 60`, the compiler multiplies instead. If the divisor is a power of two, shift
-#   and mask yourself: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative integers too.
-# - **A sine** has no unit of its own either, and takes some 150 operations, because it has to be right at every angle.
-#   On a short interval, a polynomial is enough.
+# - **A division of two integer arrays** is expensive because no unit divides integers, so the compiler writes out a
+#   long division, bit by bit. If the divisor is a constant, as in `n // 60`, it multiplies instead. If the divisor is a
+#   power of two, shift and mask yourself: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative integers too.
+# - **A sine** has no unit either, and takes some 150 operations, because it has to be right at every angle. On a short
+#   interval, a polynomial such as the one in the table is enough.
 # - **A sigmoid** as JAX writes it contains a division. Written with tanh, it costs a quarter as much on a v5e.
 #
 # ## Store in 16 bits, compute in 32
 #
 # bfloat16 halves the loads and the stores, but what does it do to the arithmetic? The table below prices gelu, by its
-# tanh formula, in three ways: in float32, in bfloat16, and in bfloat16 that is cast to float32 at the start and back at
-# the end. It prices x / y in the same three ways. **Predict the order** of each three on a v5e.
+# tanh formula, and x / y in three ways: in float32, in bfloat16, and in float32 with one cast from bfloat16 after the
+# load and one back before the store. **Predict** for both which way is the cheapest on a v5e, and which the most
+# expensive.
 
 
 # %% tags=["predict"]
@@ -291,18 +295,20 @@ for name, fn, count, row in (
 
 # %% [markdown]
 # The VPU of a v5e computes in 32 bits. If gelu is left in bfloat16, each of its operations widens the operands and
-# packs the result again. If you cast once, they are widened once, and more than half of the price is saved. For a
-# division it is the other way round: a bfloat16 division is the approximation and one multiplication, which is as
-# accurate as bfloat16 itself, while a float32 division takes all fourteen slots. A v6e has 16-bit operations of its
-# own, so there the cast only adds to the price.
+# packs the result again. If you cast once, the kernel widens and packs only once, which saves more than half of the
+# price. The core then takes little longer than in float32, and the copies from and to HBM move half the bytes.
+#
+# A division, however, is cheapest in bfloat16, because there the approximation and one multiplication are as accurate
+# as bfloat16 itself, while a float32 division takes all fourteen slots. A v6e has 16-bit operations of its own, so
+# there the cast only adds to the price.
 #
 # > **On a v5e and a v5p, store in bfloat16 and compute a chain of multiplications and additions in float32: cast after
 # > the load and before the store. Divide in bfloat16 where its accuracy is enough.**
 #
 # ## Sums, axis by axis
 #
-# An array of (16, 8, 128) fills 16 registers. Sum it over its first, its second and its last axis: each time some
-# 16,000 elements are added. **Predict** the order of the three prices, and rough factors.
+# The next cell sums an array of (16, 8, 128), which fills 16 registers, over each of its axes. Each time it adds some
+# 16,000 elements. **Predict** the order of the three prices, and rough factors between them.
 
 
 # %% tags=["predict"]
@@ -318,37 +324,39 @@ def sums(*shape):
 sums(16, 8, 128)
 
 # %% [markdown]
-# Over a leading axis, whole registers are added to each other. Each takes a third of a cycle, which is the time of its
-# load. Over the sublanes, each register is folded three times, from 8 rows to 4, 2 and 1, and each fold is a rotation
-# and an addition. Over the lanes, each register takes one XLU instruction. There are three XLUs, and an instruction
-# keeps one of them busy for eight cycles, so 16 instructions take 43 cycles.
+# Over a leading axis, whole registers are added to each other, and each register takes a third of a cycle, the time of
+# its load. Over the sublanes, each register is folded three times, from 8 rows to 4, 2 and 1, and each fold is a
+# rotation and an addition. Over the lanes, each register takes one XLU instruction. There are three XLUs, and an
+# instruction keeps one of them busy for eight cycles, so 16 instructions take 43 cycles. **Look for one thing** in the
+# picture: in which of the three sums is each register reduced by itself?
 
 # %%
 viz.sum_over_axis(16)
 
 # %% [markdown]
-# Is a sum expensive because it runs along the lanes? The sum over the lanes computed 128 sums of 128 elements. Put
-# these upright: take an array of (128, 128), and sum over its first axis. **Predict the factor.**
+# Down the sublanes and along the lanes, each register is reduced by itself, which is expensive. The sum over the lanes
+# computed 128 sums of 128 elements. Now store the terms of each sum upright, as a column of a (128, 128) array, and sum
+# over the first axis. **Predict the factor.**
 
 # %% tags=["predict"]
 upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
 print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 
 # %% [markdown]
-# The same number of sums, of as many elements, takes an eighth of the cycles. (A transpose in the kernel would not pay,
-# because it costs as much as the sums along the lanes, as a table below shows. Whoever produces the array has to lay it
-# out this way, or a copy outside the kernel must.)
+# Upright, the same number of sums takes an eighth of the cycles. (A transpose in the kernel would not pay, because it
+# costs as much as the sums along the lanes, as a table below shows. The array has to be upright before the kernel reads
+# it.)
 #
-# So are the lanes always the worst axis? In the next array, of shape (8, 8, 1024), a slice again has 8 rows, but these
-# are eight times as long, so there are four times as many elements. **Predict all three prices.**
+# So are the lanes always the worst axis? The next array, of shape (8, 8, 1024), has half as many slices of 8 rows, but
+# its rows are eight times as long, which makes four times as many elements. **Predict all three prices.**
 
 # %% tags=["predict"]
 sums(8, 8, 1024)
 
 # %% [markdown]
 # Now the sublanes are the worst axis, and the sum over the lanes takes half as long as before. Whatever the axis,
-# registers are first added to each other as far as possible, and those that remain are reduced one by one. That takes
-# 1.5 to 2 cycles for each register down the sublanes, and 2.7 along the lanes. Along 1,024 lanes, eight registers are
+# registers are first added to each other as far as possible, and those that remain are reduced one by one. Reducing a
+# register takes 1.5 to 2 cycles down the sublanes, and 2.7 along the lanes. Along 1,024 lanes, eight registers are
 # first added into one, so only 8 of 64 remain. Down 8 rows nothing can be added first, so all 64 remain.
 #
 # > **Sum over a leading axis if you can. Otherwise count the registers that remain to be reduced: the more registers
@@ -356,9 +364,9 @@ sums(8, 8, 1024)
 #
 # ## What moves, and what only gets another shape
 #
-# A reshape of a NumPy array is free, because no element moves. In a kernel, a reshape is certain to be free if every
-# element stays in its sublane and its lane. **Predict for each line:** is it free, does it cost something, or is it
-# refused? Free means a cycle for each register, to load it and to store it.
+# A reshape of a contiguous NumPy array is free, because no element moves. In a kernel, a reshape is certain to be free
+# if every element stays in its sublane and its lane. **Predict for each line:** is the operation free, does it cost
+# something, or does the compiler refuse it? (Free means a cycle for each register, to load it and to store it.)
 
 # %% tags=["predict"]
 MOVES = {
@@ -379,18 +387,18 @@ for name, (fn, shape) in MOVES.items():
     print(f"{name:30}{price.registers:9}{price.cycles:9.0f}{vpu:8.0f}{xlu:6.0f}")
 
 # %% [markdown]
-# None is refused. Going from (64, 256) to (128, 128) does move elements between sublanes, with two VPU operations for
-# each register. They fit beside the stores, so this move is free as well, but its opposite is not. Going from (64, 128)
-# to (64, 2, 64) moves half of all elements to other lanes and turns 8 registers into 64, because each slice of 2 x 64
-# starts a new one. Turning one row into a column costs nearly as much as transposing 128 x 128 elements, because the
-# column, too, takes 16 registers.
+# The compiler refuses none of them. Exchanging two leading axes only renumbers the registers. Going from (64, 256) to
+# (128, 128) does move elements between sublanes, but its two VPU operations for each register fit beside the stores, so
+# this reshape is free as well, while the reverse one is not. Going from (64, 128) to (64, 2, 64) moves half of all
+# elements to other lanes and turns 8 registers into 64, because each slice of 2 x 64 starts a new one. Turning one row
+# into a column costs nearly as much as transposing 128 x 128 elements, because the column, too, takes 16 registers.
 #
 # ## Where a slice begins
 #
-# A kernel may load a part of a ref, and the price can depend on where this part begins. A slice is *aligned* if it
-# begins where a tile begins. As `op_cost` does for an operation, `compiler.slice_cost` returns the price of such a load
-# and its store. **Predict:** which is more expensive, eight rows that begin at row 3, or 128 lanes that begin at lane
-# 64? And in bfloat16, where two rows share a sublane: 16 rows from row 4, or from row 3?
+# The price of loading a part of a ref can depend on where this part begins. A slice is *aligned* if it begins where a
+# tile begins. `compiler.slice_cost` returns the price of loading a slice and storing it again. **Predict:** which is
+# more expensive, eight rows that begin at row 3, or 128 lanes that begin at lane 64? And in bfloat16, where two rows
+# share a sublane, are 16 rows more expensive if they begin at row 4 or at row 3?
 
 # %% tags=["predict"]
 wide, narrow_rows = array(64, 256), array(64, 256, dtype=jnp.bfloat16)
@@ -409,13 +417,12 @@ for name, take, whole, part in (
     print(f"{vpu / price.registers:2.0f} VPU, {xlu / price.registers:2.0f} XLU")
 
 # %% [markdown]
-# An aligned slice takes a cycle for each register. Rows that begin elsewhere have to be shifted, which costs little
-# here. If bfloat16 rows begin at an odd row, each pair of rows also has to be split, which costs more. Lanes that begin
-# elsewhere have to be rotated by the XLU. (The price also depends on the width of the ref. If it is 128 wide, float32
-# rows may begin anywhere at no cost, while bfloat16 rows cost more than here.)
+# An aligned slice costs as much as a copy. Rows that begin inside a tile have to be shifted, which costs little here.
+# If bfloat16 rows begin at an odd row, each pair also has to be split, which costs more. Lanes that begin inside a tile
+# have to be rotated by the XLU.
 #
-# Now the start `i` is known only when the kernel runs. Unless a line says otherwise, the ref has 256 lanes. **Predict**
-# which three of these slices the compiler refuses.
+# In the next cell, the start `i` is known only when the kernel runs. Unless a line says otherwise, the ref has 256
+# lanes. **Predict** which three of these slices the compiler refuses.
 
 # %% tags=["predict"]
 for name, take, whole, part in (
@@ -440,12 +447,12 @@ for name, take, whole, part in (
     )
 
 # %% [markdown]
-# - A start that is known only at run time must provably be a multiple of the rows of a tile (8 for float32 and
-#   bfloat16, 32 for int8), or of 128 lanes. `8 * i` proves it, while `i << 3`, which is the same number, does not. With
-#   `pl.multiple_of(i, 8)` you make the promise yourself, and the compiler believes you.
-# - In a float32 ref that is 128 wide, a slice may begin at any row, because each row directly follows the one before.
-#   In a wider ref, a single row may be anywhere, which is how a kernel gathers rows. In bfloat16, where two rows share
-#   a sublane, price the slice first.
+# - A start that is known only at run time must provably be aligned: a multiple of 8 rows (32 for int8) or of 128 lanes.
+#   The form `8 * i` proves that, while `i << 3`, which is the same number, does not. With `pl.multiple_of(i, 8)` you
+#   promise it instead, and the compiler believes you.
+# - There are two exceptions, both for float32. In a ref that is 128 wide, a slice may begin at any row, at no cost,
+#   because each row directly follows the one before. In a wider ref, a kernel may load any single row, so it can gather
+#   rows. In bfloat16, price the slice first.
 # - An index into a leading axis can be anything, at no cost. **Put the axis that you index at run time in front.**
 #
 # ## Five questions
@@ -453,16 +460,17 @@ for name, take, whole, part in (
 # Answer each question before you open it.
 #
 # <details><summary>1. How many registers does float32[16, 4, 100] take? And float32[64, 100]?</summary>
-# The first takes 16, because each of its 16 slices starts a new register and fills half of the rows. The second takes 8
-# for the same elements, because the leading axis is flattened into the rows.</details>
+# The first takes 16, because each of its 16 slices starts a new register and fills only half of the rows. The second
+# takes 8 for the same elements, because the leading axis is merged into the rows.</details>
 #
-# <details><summary>2. Which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of integers, x ** 2?</summary>
-# tanh is, and so is x ** 2, which is one multiplication. n % 8 is not, but n & 7 gives the same result and is. x / y is
-# on a v6e, but not on a v5e.</details>
+# <details><summary>2. On a v5e, which of these are about as cheap as a copy: tanh(x), x / y, n % 8 of integers,
+# x ** 2?</summary>
+# tanh(x) is, and x ** 2 is too, because it is one multiplication. n % 8 is not, but n & 7 gives the same result at the
+# price of a copy. x / y is not, though on a v6e it costs no more than an exp.</details>
 #
 # <details><summary>3. You need the largest of 16 values for each of 100,000 points. Which shape should the array
 # have?</summary>
-# It should be (16, 100000), or have 128 points in the last axis and the 16 values in front. With (100000, 16) only an
+# Choose (16, 100000), or put the 16 values on a leading axis and 128 points on the last. With (100000, 16), only an
 # eighth of each register is used, and the maximum runs along the lanes.</details>
 #
 # <details><summary>4. A kernel keeps 4,096 row maxima as f32[4096, 1]. How much VMEM do they take, and how
@@ -471,9 +479,9 @@ for name, take, whole, part in (
 #
 # <details><summary>5. A colleague computes gelu in bfloat16 on a v5e, "because it is half the data". What do
 # you say?</summary>
-# It halves the loads and stores, but adds arithmetic, because each operation widens and packs. Cast to float32 once,
-# after the load. Before you give this advice for another function, price it: a bfloat16 division is cheaper than a
-# float32 one.</details>
+# bfloat16 halves the loads and stores, but adds arithmetic, because each operation widens and packs. Cast to float32
+# once, after the load. Before you give this advice for another function, price it: a bfloat16 division is cheaper than
+# a float32 one.</details>
 
 # %% [markdown]
 # ## Now you
@@ -487,7 +495,8 @@ for name, take, whole, part in (
 #
 # ### How good is the approximation?
 #
-# The approximation of 1 / y that the EUP returns is off by a little, and the next cell shows by how much.
+# The EUP returns only an approximation of 1 / y. The next cell shows its largest relative error in the simulator, for y
+# between 1 and 2.
 
 # %%
 y = jnp.linspace(1.0, 2.0, 4096).reshape(32, 128)
@@ -506,13 +515,13 @@ worst = jnp.max(jnp.abs(guess(y) * y - 1))
 print(f"in the simulator it is off by at most {float(worst):.1e}, bfloat16 by {2**-8:.1e}")
 
 # %% [markdown]
-# The simulator rounds the approximation to bfloat16. What a chip returns, only a chip can tell, and nothing is
-# promised. If the result goes to bfloat16 anyway, the approximation is often good enough.
+# The simulator rounds the approximation to bfloat16, but it cannot tell how accurate the EUP of a chip is. If the
+# result goes to bfloat16 anyway, the approximation is often good enough.
 #
 # ### Casts
 #
 # JAX's page calls casts cheap. **Predict:** which is more expensive, a cast from float32 to int32 or one from int32 to
-# float32, and how expensive is one to uint32?
+# float32? And how expensive is a cast from float32 to uint32?
 
 # %% tags=["predict"]
 print("                    VPU, v5e      cycles on a v5e   v5p   v6e")
@@ -528,12 +537,13 @@ for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "u
     print(f"{before:7} to {after:7} {vpu:10.0f} {cycles:>33}")
 
 # %% [markdown]
-# A cast to integers has to truncate towards zero. On a v5e, a cast to uint32 costs as much as a division.
+# A cast to integers has to truncate towards zero, which takes several operations. On a v5e, a cast to uint32 costs
+# slightly more than a float32 division.
 #
 # ### Broadcasts, and sums of other kinds
 #
-# A broadcast is a sum in reverse. **Predict:** which of the lines below, whose last three are other reductions, cost
-# more than their stores?
+# A broadcast is the reverse of a sum, because it copies one value to many places. **Predict:** which of the lines below
+# cost more than their stores? (The last three are reductions.)
 
 # %% tags=["predict"]
 for name, fn, x in (
@@ -551,12 +561,12 @@ for name, fn, x in (
     print(text.folded(f"{name:25} {price.why or said}"))
 
 # %% [markdown]
-# Broadcasting a slice or a row costs only the stores. A column takes a trip through the XLU for every 8 rows; with
-# 1,024 columns that is hidden behind the stores. A kernel that subtracts one value per row from block after block, as
-# attention subtracts the maximum, avoids that trip by keeping the value in all 128 lanes ([lesson
+# Broadcasting a slice or a row costs only the stores. Broadcasting a column takes a trip through the XLU for every 8
+# rows, and with 1,024 columns the stores hide these trips. A kernel that subtracts one value per row from block after
+# block, as attention subtracts the maximum, avoids the trip by keeping the value in all 128 lanes ([lesson
 # 8](08_control_flow_and_masks.ipynb), *Further*). Two axes can be summed at once, while a product along the lanes is
-# refused. An argmax along 128 lanes costs what a sum costs, and along 1,024 lanes four times as much, because the
-# registers of a row cannot be added up first.
+# refused. An argmax along 128 lanes costs what a sum costs, but along 1,024 lanes it costs more, because the registers
+# of a row cannot be added up first.
 #
 # ### Which dtypes may a kernel use?
 #
@@ -583,8 +593,8 @@ for name in "float32 bfloat16 float16 float8_e5m2 int32 uint32 int16 int8 int4".
 #
 # ### Constructors
 #
-# How many loads does a kernel need for 8 registers of the constants that `jnp.zeros`, `jnp.ones` and `jnp.full` make?
-# And how many for those of `broadcasted_iota`, which differ from lane to lane?
+# How many loads does a kernel need to fill 8 registers with `jnp.zeros`, `jnp.ones` or `jnp.full`? And how many does it
+# need with `broadcasted_iota`, whose values differ from lane to lane?
 
 # %%
 for name, made in {
@@ -604,7 +614,7 @@ for name, made in {
     print(f"{name:17} {units.count('load')} loads, {units.count('store')} stores")
 
 # %% [markdown]
-# The kernel needs no loads, only the stores, so constants take no memory and need no input. (On a TPU, an iota has an
+# None of the four kernels loads anything, so constants take no memory and need no input. (On a TPU, an iota has an
 # integer dtype, so cast it if you need floats.)
 #
 # ### Random numbers
@@ -644,8 +654,9 @@ print("in the kernel as outside:", bool((drawn == outside).all()))
 
 # %% [markdown]
 # The chip's generator is far cheaper, but **the simulator returns only zeros for it**, so without a chip no judge can
-# say whether a kernel that uses it is right. Test everything else in such a kernel with `jax.random` in its place.
-# (`pltpu.stateful_uniform`, which turns the chip's bits into floats, does not run in the simulator at all.)
+# say whether a kernel that uses it is right. To test the rest of such a kernel, replace the generator with
+# `jax.random`. (`pltpu.stateful_uniform`, which turns the chip's bits into floats, does not run in the simulator at
+# all.)
 #
 # ### Copies that you did not write
 #
@@ -653,10 +664,10 @@ print("in the kernel as outside:", bool((drawn == outside).all()))
 # kernel wants the last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result
 # after it.
 #
-# The first line below is a kernel on f32[524288, 64], and the second the same kernel on the same elements as
+# The first line below runs a kernel on f32[524288, 64], and the second runs the same kernel on the same elements as
 # f32[262144, 128]. In the third line the array is f32[524288, 64] again, but one matmul produces it and another takes
-# the result: `doubled(a @ b) @ c`. **Predict:** how many times as many bytes does the first line move as the second,
-# and which copies does the third line need?
+# the result: `doubled(a @ b) @ c`. **Predict:** by what factor does the first line move more bytes than the second, and
+# which copies does the third line need?
 
 # %% tags=["predict"]
 rows = functools.partial(doubled, index=lambda i: (i, 0))
@@ -680,19 +691,19 @@ for name, call, args in (
     print(f"{name:14}MB: {parts}")
 
 # %% [markdown]
-# The first line moves five times as many bytes. Its kernel moves twice as many, because its rows are padded, and the
-# copies move three times as many. The third line needs no copies, because the matmul, here a fusion, writes the array
-# as the kernel wants it; only the padding in the kernel remains. The second line has neither copies nor padding,
-# because no other order of axes is better than a last axis of 128. (With fewer rows, XLA may keep the padded arrays in
-# VMEM, which makes these figures smaller.)
+# The first line moves five times as many bytes as the second. Its kernel moves twice as many, because its rows are
+# padded, and its two copies move three times as many. The second line has neither copies nor padding, because no other
+# order of axes is better than a last axis of 128. The third line needs no copy of the array, because the matmul, here a
+# fusion, writes it as the kernel wants it; only the padding in the kernel remains. (With fewer rows, XLA may keep the
+# padded arrays in VMEM, and the figures are smaller.)
 #
 # If the width is 64, as in many heads of attention, let two heads share a row (06.8). Lesson 9 covers another kind of
-# copy, which the compiler makes to be safe when an array is overwritten while it is still needed.
+# copy, which the compiler makes for safety when an array is overwritten while it is still needed.
 #
 # ### Where spilled registers go
 #
-# A core has 64 vector registers. What does not fit is spilled to VMEM and counts against its limit, as the next cell
-# shows for a softmax in one block of growing width.
+# A core has 64 vector registers. Values that do not fit are spilled to VMEM, where they count against the kernel's
+# limit. The next cell shows this for a softmax in one block of growing width.
 
 
 # %%
@@ -710,6 +721,6 @@ for width in (128, 1024, 2048):
     )
 
 # %% [markdown]
-# Arrays of shape (n, 1, 1) spill soonest, because they take the most registers for their elements.
+# Arrays of shape (n, 1, 1) are likely to spill first, because they take the most registers for their elements.
 #
 # <!-- next -->

@@ -1,12 +1,11 @@
 # %% [markdown]
 # # Exercises 6: Layout and the price of an op
 #
-# You predict registers, prices and slices with pencil and paper, and then write kernels that have to keep within a
+# You predict registers, prices and slices with pencil and paper, and then write kernels that have to stay within a
 # budget. All cycles are those of a v5e, predicted (compiler).
 #
-# Come here from [lesson 6](../notebooks/06_layout_and_op_costs.ipynb). About 53 minutes. Short of time? Do 06.4 and
-# 06.6.
-# Want more? 06.8 and 06.9, 45 minutes, begin with an empty cell.
+# Come here from [lesson 6](../notebooks/06_layout_and_op_costs.ipynb). About 53 minutes.
+# Short of time? Do 06.4 and 06.6. Want more? 06.8 and 06.9, 45 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -31,9 +30,9 @@ def array(*shape, dtype=jnp.float32):
 #
 # *Difficulty 2 of 5. 9 minutes, 6 lines.*
 #
-# For each array, give a pair: how many vector registers it takes, even if it fills some of them only in part, and the
-# share of their places that is empty, in %, as text. The number of registers must be exact; for the share, 1 % either
-# way will do.
+# For each array, give a pair such as `(3, "12.5 %")`: the number of vector registers that the array takes, with those
+# that it fills only in part, and the share of the places in them that is empty. The number of registers must be exact,
+# while the share may be off by 1 % either way.
 #
 # | name | the array |
 # |---|---|
@@ -76,8 +75,8 @@ checks.check("06.1", filled)
 # *Difficulty 2 of 5. 6 minutes, 8 words.*
 #
 # What is the price of each operation on a v5e, for one register? Choose among `"1 cycle"`, `"2 to 5"`, `"10 to 40"` and
-# `"over 80"`. x and y are float32, while n and m are int32. Answer before you look at [the page of
-# prices](../docs/op_costs.md).
+# `"over 80"`. x and y are float32, n and m are int32, and silu(x) is x * sigmoid(x). Answer before you look at [the
+# page of prices](../docs/op_costs.md).
 
 # %% answer="06.2"
 price_of = {
@@ -114,9 +113,8 @@ checks.check("06.2", price_of)
 #
 # *Difficulty 2 of 5. 6 minutes, 6 words.*
 #
-# Below are six loads from a ref in VMEM, where `i` is known only when the kernel runs. For each of them, say whether it
-# is `"free"`, which means a cycle for each register, or `"expensive"`, which means more than that, or `"refused"` by
-# the compiler for a v5e.
+# Below are six loads from a ref in VMEM, where `i` is known only when the kernel runs. Call a load `"free"` if it takes
+# a cycle for each register, `"expensive"` if it takes more, and `"refused"` if the compiler for a v5e refuses it.
 #
 # | name | the ref | the slice |
 # |---|---|---|
@@ -145,12 +143,12 @@ checks.check("06.3", slices)
 #
 # *Difficulty 3 of 5. 10 minutes, 7 lines. Fast track.*
 #
-# x has a row of 16 values for each of T points, and `slow_energy(x)` sums their squares for each point. It is right but
-# slow, because the sums run along the lanes and only 16 of 128 lanes are used.
+# x has a row of 16 values for each of T points, and `slow_energy(x)` sums their squares for each point. Its result is
+# right, but it is slow, because the sums run along the lanes and use only 16 of the 128 lanes.
 #
-# Write `energy(x)`, kernel and call, which returns the same vector. Around the kernel you may reshape and transpose as
-# you like, because what XLA does there does not count. For x[2048, 16], the core may take at most **a fifth** of the
-# cycles that `slow_energy` takes, not counting waits for copies. T is a multiple of 128.
+# Write `energy(x)`, which calls a kernel of yours and returns the same vector. Around the kernel you may reshape and
+# transpose as you like, because only the kernel's cycles count. For x[2048, 16], the core may take at most **a fifth**
+# of the cycles that `slow_energy` takes, not counting waits for copies. T is a multiple of 128.
 
 
 # %% given="06.4"
@@ -205,10 +203,10 @@ checks.check("06.4", energy)
 #
 # *Difficulty 2 of 5. 5 minutes, 10 lines.*
 #
-# Write `both_sums(x)` with one kernel that takes x in one block. It returns two vectors: the sum of each row, f32[M],
-# and the sum of each column, f32[N]. There are two budgets:
+# Write `both_sums(x)` with one kernel, which takes x in one block. The function returns two vectors: the sum of each
+# row, f32[M], and the sum of each column, f32[N]. There are two budgets:
 #
-# - The kernel may move x once and the two vectors without padding, so a column f32[M, 1] is too much.
+# - The kernel may move x once, and the two vectors without padding. A column f32[M, 1] would exceed this budget.
 # - The core may take at most 500 cycles for x[256, 1024], not counting waits for copies.
 
 # %% answer="06.5"
@@ -242,12 +240,12 @@ checks.check("06.5", both_sums)
 #
 # *Difficulty 3 of 5. 12 minutes, 8 lines. Fast track.*
 #
-# `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`, where a and x are f32[M, N], and p and s are f32[1, N]. In
-# use, a lies between 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. Each of the three
-# parts needs only the accuracy of a bfloat16, so together the error may be 1.2 % of a typical result.
+# `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`, where a and x are f32[M, N], and p and s are f32[1, N]. You
+# may assume that a lies between 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. Each of
+# the three parts needs only the accuracy of a bfloat16, so the error of the whole may be 1.2 % of a typical result.
 #
-# Write `ripple_kernel`, which returns the same within that error and for a[32, 512] takes at most **an eighth** of the
-# cycles of `slow_ripple`, not counting waits for copies.
+# Write `ripple_kernel`, which computes the same values within that error. It may take at most **an eighth** of the
+# cycles of `slow_ripple` for a[32, 512], not counting waits for copies.
 
 
 # %% given="06.6"
@@ -295,10 +293,11 @@ checks.check("06.6", ripple_kernel)
 #
 # *Difficulty 2 of 5. 5 minutes, 3 lines.*
 #
-# `slow_decay(t)` takes a vector and returns t exp(-t). Its author wanted two axes and made the vector a column. The
-# result is right, but because of how a column is stored in HBM, the blocks move many times the bytes of their elements.
+# `slow_decay(t)` takes a vector and returns t exp(-t). Its author wanted an array with two axes and reshaped the vector
+# to a column. The result is right, but because of how a column is stored in HBM, the blocks move many times as many
+# bytes as the elements take.
 #
-# Write `decay(t)`, kernel and call, which returns the same values but moves each of them only once in and once out,
+# Write `decay(t)`, which calls a kernel and returns the same values, but moves each of them only once in and once out,
 # without padding. The size of t is a multiple of 1024.
 
 
@@ -346,11 +345,12 @@ checks.check("06.7", decay)
 # *Difficulty 4 of 5. 25 minutes, 16 lines. Further.*
 #
 # x is f32[T, N], and each row holds N / 64 heads of 64 values side by side, so each row of a register holds two heads.
-# `slow_heads(x)` divides each head by its root mean square. It reshapes in the kernel, and pays for that.
+# `slow_heads(x)` divides each head by its root mean square. It is slow because it reshapes x in the kernel.
 #
-# Write `normed_heads(x)`, kernel and call. The heads keep their layout, each element is moved once in and once out of
-# HBM, and nothing may be padded. For x[256, 256], the core of `slow_heads` must take at least **2.5 times** as many
-# cycles as yours, not counting waits for copies. N is a multiple of 128, while T can be anything.
+# Write `normed_heads(x)`, which calls a kernel of yours and returns the same array. The heads keep their layout, each
+# element is moved once in and once out of HBM, and nothing may be padded. For x[256, 256], the core of `slow_heads`
+# must take at least **2.5 times** as many cycles as yours, not counting waits for copies. N is a multiple of 128, while
+# T can be anything.
 
 
 # %% given="06.8"
@@ -405,11 +405,11 @@ checks.check("06.8", normed_heads)
 #
 # *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
 #
-# s is int32 and holds seconds since midnight, from 0 to 86,399. Write `minutes(s)`, which returns the minutes that a
-# clock shows at that time, `s // 60 % 60`. The **score** is the cycles, predicted (compiler), for s[256, 512],
-# including copies: the fewer, the better. **Par is 3,300**, and a score at par or below passes. With divisions as
-# written, in one block, a kernel takes nearly 6,000 cycles. The number of rows of s is a multiple of 64, and that of
-# columns a multiple of 128.
+# s is int32 and holds times of day, in seconds since midnight, from 0 to 86,399. Write `minutes(s)`, which returns the
+# minutes that a clock shows at each of these times, `s // 60 % 60`. The **score** is the number of cycles, predicted
+# (compiler), for s[256, 512], including copies, and a lower score is better. **Par is 3,300**, and a score at par or
+# below passes. With the divisions as written, a kernel with one block takes nearly 6,000 cycles. The number of rows of
+# s is a multiple of 64, and the number of columns a multiple of 128.
 
 # %% answer="06.9"
 minutes = None
