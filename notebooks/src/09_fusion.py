@@ -2,15 +2,15 @@
 # # Lesson 9: Fusion
 #
 # *60 minutes, then 76 for the exercises. The "Further" part is optional and not counted in these times. You need
-# lessons 3 to 5, and lesson 7 for the tiled matmul. You do not need a TPU; with one, you can time the layer of the
-# opening under "Further".*
+# lessons 3 to 5, and lesson 7 for the tiled matmul. You do not need a TPU; with one, you can time the opening under
+# "Further".*
 #
-# A layer of a network is a matmul, a bias and a ReLU. If they run as three operations, the first two write their
-# results to HBM, and the next one reads them back. The kernel below does all three while a block of the result is still
-# in VMEM, and saving these round trips is the best-known reason to write a kernel.
+# A layer of a network is a matmul, a bias and a ReLU. If they run as three separate operations, each of the first two
+# writes its result to HBM, and the next one reads it back. The kernel below does all three while a block of the result
+# is still in VMEM, and saving such round trips is a common reason to write a kernel.
 #
-# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the single line of
-# JAX under `jax.jit`, and how many times fewer bytes does it move?
+# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than `layer`, a single
+# line of JAX under `jax.jit`, and how many times fewer bytes does it move?
 
 # %%
 # FIRST CELL
@@ -96,19 +96,19 @@ for name, fn, args in [
     print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
 
 # %% [markdown]
-# The kernel is a little slower, and it does not save any bytes that we can see. (Its figure is exact: each row of
-# blocks reads all of w. XLA's figure is a lower bound, because for a matmul the report counts each array once.) Now
-# look at the third row: **without bias and ReLU, the line of JAX takes practically as long as with them.** Under `jit`,
-# the bias and the ReLU already cost nothing.
+# The kernel is a little slower than XLA, and in this table it even moves more bytes. (The kernel's count is exact, and
+# includes w once for each row of blocks. XLA's is a lower bound, because the report counts each array of a matmul
+# once.) Now look at the third row: **without the bias and the ReLU, XLA takes practically as long as with them.** Under
+# `jit`, the bias and the ReLU already cost nothing.
 #
-# So what is wrong with the story of the three operations? Write down a guess.
+# So what is wrong with the story of the three separate operations? Write down a guess.
 #
 # After this lesson you can
-# - see in XLA's own program what it has fused,
+# - see in XLA's own program which operations XLA has fused,
 # - name what XLA does not fuse, and count the bytes that this costs,
-# - move the work before or after a matmul into its kernel, where it costs least,
+# - move the operations before and after a matmul into its kernel, to the steps where they belong,
 # - compare a kernel with XLA fairly,
-# - decide from two rooflines that a kernel is not worth writing.
+# - decide from two rooflines whether a kernel is worth writing.
 #
 # ## XLA's own program
 #
@@ -122,10 +122,10 @@ print(compiler.program(layer, *sizes))
 # `copy-start` begins to copy x into VMEM, and the `fusion` is the whole layer: the matmul, which XLA calls a
 # convolution, the addition and the maximum. (`convert` changes a dtype.)
 #
-# If fusion is the reason why the layer costs no more than its matmul, then the layer must cost more without it. To test
-# this, use `jax.lax.optimization_barrier`, across which XLA moves nothing. The layer below is larger: its matmul result
-# z takes 256 MiB. **Guess** how often 256 MiB pass through HBM if XLA compiles the layer as one function, and how often
-# if barriers split it into pieces. Then count the arrows in the picture that are as large as z.
+# If the layer costs no more than its matmul because XLA fuses it, then it must cost more without fusion. To test this,
+# use `jax.lax.optimization_barrier`, across which XLA fuses nothing. The layer below is larger, so that its matmul
+# result z takes 256 MiB. **Guess** how many times 256 MiB pass through HBM if XLA compiles the layer as one function,
+# and how many times if barriers split it into pieces. Then count the arrows in the picture that are as large as z.
 
 
 # %% tags=["predict"]
@@ -151,8 +151,8 @@ viz.traffic(
 )
 
 # %% [markdown]
-# The pieces have five such arrows, and the fused layer has one. (The picture's times are those of the bytes alone.) But
-# this is only what we drew. Does XLA's program agree with it?
+# The pieces have five such arrows, and the fused layer has one. (The picture's times count only the bytes; the matmul
+# takes at least 698 us.) But we drew this picture ourselves, so let us ask XLA.
 
 # %%
 print("as one:")
@@ -161,22 +161,23 @@ print("in pieces:")
 print(compiler.program(in_pieces, *large))
 
 # %% [markdown]
-# It does: 256 MiB pass five times in pieces, and once in the fused layer. The first list also shows that the whole of z
-# never exists, because z is too large for VMEM, which has 128 MiB, and yet does not pass through HBM. XLA finishes the
-# layer block by block, as our kernel does.
+# XLA agrees: 256 MiB pass through HBM five times in pieces, and once in the fused layer. There, z never exists as a
+# whole, because it does not pass through HBM and is too large for the 128 MiB of VMEM. So XLA finishes the layer block
+# by block, as our kernel does.
 #
-# So the story is true of three operations that run separately, as they do if `jax.jit` is missing.
+# The story of the three operations is therefore true only if they run separately, as they do without `jax.jit`.
 #
-# > **eager**: without `jax.jit`, JAX compiles and runs each of its functions separately, so XLA never sees two of them
-# > together. Some functions, such as `jax.nn.silu`, consist of several operations under a `jit` of their own.
+# > **eager**: the way JAX works without `jax.jit`. It compiles and runs each function separately, so XLA never sees two
+# > of them together. Some functions, such as `jax.nn.silu`, have a `jit` of their own around several operations.
 #
-# A kernel that beats eager JAX may have beaten no more than a missing `jit`.
+# If a kernel beats eager JAX, the whole gain may come from the missing `jit`.
 #
 # ## What XLA does not fuse
 #
 # Now take two functions that reduce along rows: the softmax, and RMSNorm, which divides each row by its root mean
-# square and multiplies it by a weight. A program that did everything at once would make two passes: it would read the
-# array once and write it once. The array has 134,217,728 bytes. **Predict** how many passes XLA's programs make.
+# square and multiplies it by a weight. Here, a *pass* moves the 134,217,728 bytes of the array through HBM once, in
+# either direction. (In lesson 7 the word meant something else.) A program that did everything at once would make two
+# passes, one to read the array and one to write the result. **Predict** how many passes XLA's programs make.
 
 
 # %% tags=["predict"]
@@ -198,8 +199,8 @@ print(compiler.program(rms_norm, rows, weight))
 # %% [markdown]
 # XLA's softmax makes four passes, and its RMSNorm makes three. The maximum of a row is known only after the whole row
 # has been read. The sum of the exponentials has to wait for the maximum, and the result has to wait for the sum. Each
-# of these stages is an operation of XLA's program, and each reads x from HBM again. In the picture, count the arrows of
-# x.
+# of these stages is an operation of XLA's program that reads x from HBM again. In the picture, count the arrows that
+# read x.
 
 # %%
 size = cost.stored_bytes(rows)
@@ -227,13 +228,13 @@ def given_the_mean(x, mean, weight):
 print(compiler.program(given_the_mean, rows, f32(8192, 1), weight))
 
 # %% [markdown]
-# Two passes remain, plus the few bytes of the mean, so the waiting is indeed the cause:
+# Two passes remain, plus the few bytes of the mean, so the third pass was due to the wait for the mean:
 #
 # > **In XLA's program, each operation that waits for a reduction of an array reads the array again,** from HBM if the
 # > array is too large to stay in VMEM. A kernel that holds whole rows reads them once.
 #
-# ("How large is too large?", under *Further*, looks for the limit.) Below is RMSNorm as a kernel. Each block consists
-# of a few whole rows, so it contains everything that their means need.
+# ("How large is too large?", under *Further*, shows an array that stays.) Below is RMSNorm as a kernel. Each block
+# consists of a few whole rows, which is all that the means of these rows need.
 
 
 # %%
@@ -267,15 +268,15 @@ for name, fn in [("XLA", rms_norm), ("kernel", rms_norm_kernel)]:
     print(f"RMSNorm, {name:12} {passes:8.2f} {report.hbm_bytes:16,} {times}")
 
 # %% [markdown]
-# The kernel saves a third of the bytes and a third of the time. This fusion pays because a norm waits only for its
-# bytes, so the last two columns agree. In the opening, the matmul took the time.
+# The kernel saves a third of the bytes and, by this prediction, a third of the time. The last two columns agree, which
+# means that a norm waits only for its bytes, so this fusion pays.
 #
 # > **A fusion saves bytes. It saves time only if HBM binds**, and only if XLA has not already saved the same bytes.
 #
 # ## A kernel is a wall
 #
-# XLA cannot look into a kernel, so it cannot fuse the operations before and after the kernel with it. Below, only the
-# matmul is a kernel, and the bias and the ReLU, its epilogue, are left to XLA.
+# XLA cannot look into a kernel, so it cannot fuse a kernel with the operations before and after it. Below, only the
+# matmul is a kernel, and its epilogue, the bias and the ReLU, is left to XLA.
 #
 # > **epilogue**: the operations that are applied to a block of the result before it is written.
 #
@@ -294,24 +295,25 @@ print("the epilogue after the kernel:")
 print(compiler.program(product_then_layer, *large))
 
 # %% [markdown]
-# The kernel moves the same bytes both times. The difference is z, which is written and read back. **If you write a
-# matmul as a kernel, you have to write the operations around it too.**
+# The kernel moves the same bytes both times (more than were counted for XLA's layer, because it reads w once for each
+# of 32 rows of blocks). The second program also writes z to HBM and reads it back. **If you write a matmul as a kernel,
+# you have to write the operations around it too.**
 #
 # **Where does the epilogue go?** In `fused`, each block of the result is finished in one step. If K is an axis of the
-# grid, as in lesson 7, a block is finished in its last step along K, and the ReLU has to wait for that step. Take two
-# partial products, -3 and 5: applied to each of them, the ReLU gives 0 and 5, which add up to 5, but applied to their
-# sum it gives 2. The bias, too, must be added only once. Its block has to be legal, so pass `b` as (1, N), in blocks of
-# (1, bn) at (0, j).
+# grid, as in lesson 7, a block is finished only in its last step along K, so the ReLU has to wait for that step. For
+# example, let two partial products be -3 and 5. The ReLU of each gives 0 and 5, which add up to 5, but the ReLU of
+# their sum is 2. The bias, too, must be added only once. The blocks of the bias need two axes to be legal, so pass `b`
+# as (1, N), in blocks of (1, bn) at (0, j).
 #
 # ### A prologue: int8 weights
 #
 # > **prologue of a matmul**: the operations that are applied to a block of an operand before it is multiplied, such as
 # > converting int8 weights to bfloat16.
 #
-# A layer that serves one user has few rows, so it takes as long as reading its weights (lesson 3). Stored as int8, with
-# one float32 scale for each column, the weights have half the bytes of bfloat16. But the matmul needs them in bfloat16.
-# If XLA widened them in a separate operation, the wide weights would go out to HBM and come in again. **Guess** whether
-# XLA does that.
+# A layer that serves a single user multiplies few rows, so it takes about as long as reading its weights (lesson 3).
+# Stored as int8, with one float32 scale for each column, the weights have half the bytes of bfloat16. But the matmul
+# needs them in bfloat16, and if XLA widened them in a separate operation, it would write the wide weights to HBM and
+# read them back. **Guess** whether XLA does that.
 
 
 # %% tags=["predict"]
@@ -330,31 +332,31 @@ print(
 )
 
 # %% [markdown]
-# It does not: half the bytes move, and no wide weights go to HBM, so the smaller dtype pays off without a kernel. (In
-# 09.2 you write one, and decide yourself where the weights are widened.) The scale is applied *after* the matmul,
-# because a whole column of the result shares one factor. Before the matmul, `q * scale` would have to be rounded to
-# bfloat16.
+# XLA does not: half the bytes move, and no wide weights go to HBM, so the smaller dtype pays off without a kernel. (In
+# 09.2 you write such a kernel, and decide yourself where the weights are widened.) The scale is applied *after* the
+# matmul, because a whole column of the result shares one factor. If it were applied before, `q * scale` would have to
+# be rounded to bfloat16.
 #
 # ## An honest comparison
 #
 # Before you time anything, check that the comparison follows four rules.
 #
-# 1. **Compare the same work.** Use the same dtypes in and out, and the same precision. On a TPU, a float32 matmul is
+# 1. **Compare the same work**, with the same dtypes in and out and the same precision. On a TPU, a float32 matmul takes
 #    one bfloat16 pass unless you ask for more (lesson 7), so a kernel that asks for more looks slow.
 # 2. **Compare under `jit`**, together with the operations around the kernel, because XLA fuses across them.
-# 3. **Compare bytes first.** They are exact for kernels and for elementwise code.
+# 3. **Compare bytes first**, which needs no chip. The counts are exact for kernels and for elementwise code.
 # 4. **Compare with the roof, and not only with XLA.** If XLA is far from the roof, a kernel may beat XLA and still be
 #    slow.
 #
-# Once you have a chip, a clock decides. You need two terms to read it correctly.
+# Once you have a chip, the clock decides, and you need two terms to read it correctly.
 #
-# > **warm-up**: calls made before the clock starts. The first call of a jitted function traces and compiles it, and the
-# > timing should not include that.
+# > **warm-up**: calls made before the clock starts, because the first call of a jitted function traces and compiles it,
+# > which the timing should not include.
 # >
-# > **dispatch**: the host's work to start a program on the device, which takes about 0.1 ms per call. The call returns
-# > at once while the device works; `y.block_until_ready()` waits until y is there.
+# > **dispatch**: the host's work to start a program on the device, which takes about 0.1 ms per call. The call then
+# > returns while the device is still working, and `y.block_until_ready()` waits until y is there.
 #
-# A published guide timed its layer and its kernel as follows (shortened):
+# The guide of lesson 3 timed its layer and its kernel as follows (shortened):
 #
 # ```python
 # layer(x, w).block_until_ready()          # warm-up
@@ -364,8 +366,8 @@ print(
 # seconds = (time.perf_counter() - start) / 100
 # ```
 #
-# It does three things right: it waits for its warm-up call, makes many runs, and waits for results. But it waits for
-# every single call. In the picture, find where the device is idle.
+# This code does three things right: it waits for its warm-up call, makes many runs, and waits for results. But it waits
+# for every single call. In the picture, find when that leaves the device idle.
 
 # %%
 dispatch = roofline.DISPATCH_S
@@ -398,8 +400,8 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# With one wait, the host dispatches the next call while the device runs this one, so only the first dispatch shows.
-# **Guess:** if a norm takes 2.6 us on the device and runs a hundred times with one wait, which time per call does the
+# With one wait, the host dispatches the next call while the device runs this one, so only the first dispatch adds time.
+# **Guess:** if a norm takes 2.6 us on the device and runs a hundred times with one wait, what time per call does the
 # clock show? (The answer is predicted (model).)
 
 # %% tags=["predict"]
@@ -411,12 +413,12 @@ for mib in (128, 1):
     print(f"with a wait each {each * 1e6:6.1f}, with one wait {together * 1e6:6.1f}")
 
 # %% [markdown]
-# With one wait for all calls, the large norm is timed correctly. The small one can never be timed from the host,
-# because the device waits for the host and the clock shows the dispatch. A profile recorded on the device shows the
-# right time; `bench.measure`, under *Further*, takes one.
+# With one wait for all calls, the large norm is timed correctly. The small one cannot be timed this way, because the
+# device has to wait for each dispatch, and that is what the clock shows. A profile, which is recorded on the device,
+# shows the right time; `bench.measure`, under *Further*, takes one.
 #
-# The most common mistake is to forget the wait altogether. Then the clock shows the time of a dispatch, and the speed
-# looks like a miracle. Lesson 3 gave the remedy: compare every measured time with the roofline.
+# A worse mistake is to forget the wait altogether. Then the clock shows the time of a dispatch, and any kernel seems
+# impossibly fast. Lesson 3 gave the remedy: compare every measured time with the roofline.
 
 # %%
 least = bench.bound(layer, *large)
@@ -426,16 +428,15 @@ except bench.Impossible as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# (Also, do not use an input of ones, because then even a kernel that reads the wrong columns looks right, as "Ones"
-# shows under *Further*.)
+# (An input of ones can hide a wrong kernel, as "Ones" shows under *Further*.)
 #
 # ## When not to write a kernel
 #
-# Two rooflines decide this: one for the work that the chip must do, and one for XLA's program. The gap between them is
-# all that a kernel can win by moving fewer bytes. For four functions, the next cell prints the time of the matmuls at
-# the MXU's peak, the time of the bytes that must move, and the time of XLA's bytes. **Guess first** which of the four
-# deserve a kernel: the layer of the opening, the large norm, the int8 weights with 16 rows, or a norm of 64 x 512. In
-# the picture, look for gaps, and for the side of the dashed line on which they are.
+# Two rooflines decide whether a kernel can pay off: one for the work that the chip must do, and one for XLA's program.
+# The gap between them is all that a kernel can win by moving fewer bytes. For four functions, the next cell prints the
+# time of the matmuls at the MXU's peak, of the bytes that must move, and of the bytes that XLA moves. **Guess first**
+# which of the four deserve a kernel: the layer of the opening, the large norm, the int8 weights with 16 rows, or a norm
+# of 64 x 512. In the picture, look for gaps, and see on which side of the dashed line (a dispatch) they lie.
 
 
 # %% tags=["predict"]
@@ -477,19 +478,19 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# - **The opening:** The matmul binds and needs 87.2 us, while XLA's whole layer takes 92.1 us. A kernel can win no more
-#   than the difference.
-# - **The large norm:** XLA takes 1.5 times as long as it must, and all of the gap is bytes. This norm deserves a kernel
-#   if its argument is large.
-# - **int8 weights:** There is no gap, because XLA reads each byte only once.
+# - **The opening:** The matmul binds and needs 87.2 us, and XLA's whole layer takes 92.1 us, so a kernel can win no
+#   more than the difference.
+# - **The large norm:** XLA takes 1.5 times as long as it must, and the whole gap is bytes. A norm of this size deserves
+#   a kernel.
+# - **int8 weights:** There is no gap, because XLA already reads each byte only once.
 # - **The small norm:** The ratio is the same, but the gap is a fraction of a microsecond, and a dispatch takes hundreds
-#   of times as long. Put the norm into one `jit` with the operations around it.
+#   of times as long. Put the norm into one `jit` with the operations around it instead.
 #
 # ## The 35 ms mystery
 #
-# Lesson 3 cited the guide "Define a Custom TPU/GPU Kernel" (keras.io, December 2025). Its kernel fuses a float32 matmul
-# of 8192 x 8192 with a ReLU, and the guide calls this size memory-bound. Its author measured 7.811 ms for the layer and
-# **35.039 ms for the kernel**. First look at the layer's program and at its roof.
+# The guide with the benchmark above is "Define a Custom TPU/GPU Kernel" (keras.io, December 2025). Its kernel fuses a
+# float32 matmul of 8192 x 8192 with a ReLU, and the guide calls this size memory-bound. Its author measured 7.811 ms
+# for the layer and **35.039 ms for the kernel**. First look at XLA's program for the layer, and at its roofline.
 
 # %%
 wide = f32(8192, 8192)
@@ -499,17 +500,18 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # %% [markdown]
 # | the guide's reason for its kernel | what you can say now |
 # |---|---|
-# | The ReLU is computed while the data is in VMEM, which saves round trips. | This is true of the kernel, and also of XLA's layer under `jit`, which is one fusion. The guide's layer ran eagerly, so its round trip was real. |
+# | The ReLU is computed while the data is in VMEM, which saves round trips. | This is true of the kernel, but also of XLA's layer under `jit`, which is one fusion. The guide's benchmark calls its layer without `jit`, so there the round trip was real. |
 # | Pallas spreads the tiles over the hardware's cores. | A v5e has one TensorCore, and its grid is a loop (lesson 4). |
-# | It is drop-in inference speed. | It takes 35.039 ms instead of 7.811 ms. |
+# | The kernel is drop-in inference speed. | The kernel takes 35.039 ms, where the layer takes 7.811 ms. |
 #
 # This size is not memory-bound: the matmul binds, and takes less than six milliseconds. **Where do the other thirty
-# come from?** You can find out: the kernel makes each block of 128 x 128 from 128 whole rows and 128 whole columns, and
-# lesson 4 has the rule that says what is copied. Exercise 09.3 asks for the bytes, and 09.4 for a kernel that takes at
-# most 8 ms. "The 35 ms, explained", under *Further*, has the rest of the answer, so read it after 09.3.
+# milliseconds come from?** You can find out: the kernel makes each block of 128 x 128 from 128 whole rows and 128 whole
+# columns, and lesson 4 has the rule that says which blocks are copied. Exercise 09.3 asks for the bytes, and 09.4 for a
+# kernel that takes at most 8 ms. "The 35 ms, explained", under *Further*, has the rest of the answer, so read it after
+# 09.3.
 #
-# In the opening, the fused kernel gained nothing for two reasons: XLA had already fused the layer, and the matmul
-# binds, so bytes did not matter. For the norm, neither was true, and a kernel saved a third of the time.
+# The fused kernel of the opening gained nothing, because XLA had already fused the layer, and because the matmul binds,
+# so fewer bytes would not have helped. For the large norm, neither was true, and a kernel saved a third of the time.
 #
 # ## Five questions
 #
@@ -517,28 +519,29 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 #
 # <details><summary>1. A kernel runs a layer of 256 MiB two and a half times as fast as <code>jax.nn.relu(x @ w +
 # b)</code>, typed at the prompt. Which of the two did you measure badly, and how much of the gain remains?</summary>
-# The line of JAX, because it was not jitted and 256 MiB passed through HBM five times. Under <code>jit</code> they pass
-# once, as in the kernel, so nothing remains of the gain.</details>
+# You measured the line of JAX badly, because without <code>jit</code> 256 MiB passed through HBM five times. Under
+# <code>jit</code> they pass once, as in the kernel, so nothing remains of the gain.</details>
 #
 # <details><summary>2. You replace the matmul in the middle of a model by a kernel that is 2 % faster, and the model
 # becomes 20 % slower. Why?</summary>
-# XLA cannot fuse anything with the kernel. What it had fused with the matmul is now an operation of its own, which
+# XLA cannot fuse anything with the kernel, so what it had fused with the matmul is now an operation of its own, which
 # reads and writes HBM.</details>
 #
 # <details><summary>3. A LayerNorm computes the mean and the mean of the squares side by side. Its argument has 1 GiB.
 # How many GiB does XLA's program move, and how many does a kernel with whole rows?</summary>
 # XLA's program moves 3 GiB. Neither mean waits for the other, so one pass serves both; a second pass reads the argument
-# for the result, and the third writes the result. The kernel reads the argument only once, so it moves 2 GiB.</details>
+# for the result, and the third writes the result. (So waiting costs a pass, and a second reduction does not.) The
+# kernel reads the argument only once, so it moves 2 GiB.</details>
 #
-# <details><summary>4. K is an axis of the grid. Which of these may a kernel do to every partial product: multiply it by
-# 2, add b, take the larger of it and 0?</summary>
-# It may only multiply by 2, because 2 p + 2 q is 2 (p + q). The bias would be added once for each step, and the ReLU of
-# the parts is not the ReLU of their sum.</details>
+# <details><summary>4. If K is an axis of the grid, which of these may a kernel do to every partial product: multiply it
+# by 2, add b, or take the larger of it and 0?</summary>
+# It may only multiply by 2, because doubling the parts doubles their sum. The bias would be added once for each step,
+# and the sum of the ReLUs is not the ReLU of the sum.</details>
 #
-# <details><summary>5. Somebody reports 0.1 ms for a matmul of 8192 and later, with a wait, 5.0 ms in float32. Which
+# <details><summary>5. Somebody reports 0.1 ms for a float32 matmul of 8192 x 8192 and later, with a wait, 5.0 ms. Which
 # time do you believe?</summary>
-# Neither. The first is the time of a dispatch. The second is less than the 5.6 ms that the MXU needs, so part of the
-# work was not done.</details>
+# Believe neither. The first is the time of a dispatch, and the second is less than the 5.6 ms that the MXU needs, so
+# part of the work was not done.</details>
 
 # %% [markdown]
 # ## Now you
@@ -556,11 +559,11 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # > **computation**: in HLO, a list of operations with a name, much like a function. The one marked `ENTRY` is the
 # > program.
 # >
-# > **layout**: in HLO, the order in which an array's elements lie in memory, and the memory that holds them, where
-# > `S(1)` is VMEM.
+# > **layout**: in HLO, the order in which an array's elements lie in memory, and the memory that holds them. `S(1)`
+# > stands for VMEM.
 #
-# A report also holds XLA's program as XLA writes it. The next cell prints the lines of the opening's layer that compute
-# something, without their layouts. `kOutput` says that a fusion is built around a matmul.
+# A report also holds XLA's program as HLO. The next cell prints the lines of the opening's layer that compute
+# something, without their layouts. In them, `kOutput` says that a fusion is built around a matmul.
 
 # %%
 report = compiler.compile_tpu(layer, *sizes, simulate=False)
@@ -577,7 +580,7 @@ for line in report.hlo.splitlines():
 #
 # ### Question 3
 #
-# This is XLA's program for the LayerNorm of question 3:
+# In XLA's program for the LayerNorm of question 3, one operation computes both means:
 
 # %%
 print(compiler.program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096)))
@@ -585,9 +588,9 @@ print(compiler.program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096
 # %% [markdown]
 # ### How large is too large?
 #
-# Below is the softmax of 32 MiB, a quarter of the large array. It is first computed from an argument, and then from
-# scores that XLA has made itself. Guess how many passes the first program makes, and whether the second moves more than
-# x, w and the result.
+# The softmax below works on 32 MiB, a quarter of the large array. Its input is first an argument, and then scores that
+# XLA has made itself. Guess how many passes the first program makes, and whether the second moves more bytes than x, w
+# and the result have.
 
 
 # %% tags=["predict"]
@@ -611,14 +614,16 @@ print(
 )
 
 # %% [markdown]
-# With an argument, the softmax makes three passes, where that of the large array made four. `copy-start` brings x into
-# VMEM while the first stage reads it, and the later stages find it there. The scores move no bytes. The last line is
-# HLO, and its `S(1)` says that the matmul writes its result to VMEM. So an array that XLA makes itself may stay in VMEM
-# if it is small enough. Then the softmax moves no bytes besides its result, and a kernel has none to save.
+# With an argument, the softmax makes three passes, and not four as for the large array, because `copy-start` brings x
+# into VMEM while the first stage reads it, and the later stages find it there. So 32 MiB stay where 128 MiB did not.
+# The scores never go to HBM: the last line printed is HLO, and its `S(1)` says that the matmul writes its result to
+# VMEM. If XLA makes an array itself and the array is small enough, it may stay there. Then the softmax moves no bytes
+# besides its result, and a kernel has none to save.
 #
 # ### Where the kernel's three microseconds are
 #
-# In the opening, the kernel took 3.1 us longer than XLA. A report says what its cycles were spent on.
+# In the opening, the kernel took 3.1 us longer than XLA. The reports say how many cycles each program waited for
+# copies.
 
 # %%
 waits = [compiler.compile_tpu(fn, *sizes).time_split["DMA wait"] for fn in (layer, fused)]
@@ -631,7 +636,7 @@ print(f"cycles waiting for copies: {waits}, a difference of {more * 1e6:.1f} us"
 #
 # ### What an activation costs
 #
-# Guess how many percent gelu and silu add to the kernel's time, once for a K of 1024 and once for a K of 128.
+# Guess by how many percent gelu and silu lengthen the kernel's time, once with K = 1024 and once with K = 128.
 
 # %% tags=["predict"]
 print("          K = 1024   K = 128   (us, predicted (compiler))")
@@ -648,12 +653,12 @@ for name, activation in [
     print(f"{name:8} {times[0] * 1e6:9.1f} {times[1] * 1e6:9.1f}")
 
 # %% [markdown]
-# They add a hundredth if K is long, and up to nearly a tenth if K is short. An activation costs the same for each
+# They add about a hundredth if K is long, and up to nearly a tenth if K is short. An activation costs the same for each
 # element of the result, however long K is, while the cost of the matmul grows with K.
 #
 # ### A norm in front of a matmul
 #
-# XLA also fuses a prologue into its matmul. How often does x pass through HBM in this program?
+# XLA also fuses the prologue of a matmul. How many times does x pass through HBM in this program?
 
 
 # %%
@@ -665,21 +670,23 @@ print(compiler.program(norm_then_product, rows, weight, bf16(4096, 512)))
 print(bench.bound(norm_then_product, rows, weight, bf16(4096, 512)))
 
 # %% [markdown]
-# One operation computes the sums of squares, and then a fusion contains the rest of the norm *and* the matmul. Both
-# read x, which makes at least two passes, but the normed x is never stored. Exercise 09.9 finds a way to read x once.
+# One operation computes the sums of squares, and another, a fusion, contains the rest of the norm *and* the matmul.
+# Both read x, which makes at least two passes, but the normalized x is never stored. Exercise 09.9 finds a way to read
+# x once.
 #
 # ### Relayouts and defensive copies
 #
-# Bytes that nobody asked for move in two more ways. Both are common around a kernel, and XLA does the first to its own
+# Around a kernel, two kinds of copies may move bytes that nobody asked for. XLA makes the first kind around its own
 # operations as well.
 #
-# > **relayout**: a copy of an array with another order of its axes or another tiling, made because the next program
-# > needs it so.
+# > **relayout**: a copy of an array with another order of its axes or another tiling, made because the next operation
+# > needs the array in that form.
 # >
 # > **defensive copy**: a copy made because a program will overwrite an array that may still be needed.
 #
-# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the
-# result overwrites x. How many times the array's bytes does each of them move?
+# The first cell below adds one to a narrow array, and to the same elements in wider rows. The second works in place:
+# `input_output_aliases={0: 0}` says that the result overwrites x. How many times the array's bytes does each program
+# move?
 
 
 # %%
@@ -728,20 +735,20 @@ print(compiler.program(made_and_kept, f32(32768, 1024)))
 
 # %% [markdown]
 # **Narrow:** XLA stores a long argument of 64 columns in column-major order, so that no lane is empty. A kernel needs
-# rows, so XLA transposes the array before the kernel and transposes the result back, and between the two, each row of
-# 64 elements fills 128 lanes. In float32, that makes five times the bytes here. If you store the same elements in rows
-# of 128 from the start, the copies disappear.
+# rows, so XLA transposes the array before the kernel and transposes the result back, and in between, each row of 64
+# elements fills 128 lanes. In float32, that makes five times the bytes of XLA's own addition. If you store the same
+# elements in rows of 128 from the start, the copies disappear.
 #
 # **In place:** An argument belongs to the caller, so XLA copies it first. A value made inside the function is copied
-# only if it is still needed after the kernel, as a result is. Other operations that read it are moved before the kernel
-# if possible. To give an argument away, use `jax.jit(f, donate_argnums=0)`.
+# only if it is still needed after the kernel, for example as a result. To give an argument away, so that it need not be
+# copied, use `jax.jit(f, donate_argnums=0)`.
 #
 # So look at `compiler.program` of the *whole* function, with the kernel in it, before you compare anything.
 #
 # ### Ones
 #
-# The timed run is often the only one whose result anybody looks at, and an input of ones hides nearly every mistake.
-# The kernel below reads the wrong columns of w. Which of the two inputs shows it?
+# The result of the timed run is often the only one that anybody looks at, and an input of ones hides many mistakes. The
+# kernel below reads the wrong columns of w. Which of the two inputs shows this?
 
 
 # %%
@@ -773,7 +780,7 @@ for name, make in [
 # ### What the simulator leaves out
 #
 # The times that the simulator predicts for XLA's matmuls agree with published times. For XLA's elementwise and row-wise
-# code, no published time was available, and the report says so:
+# code, no published time was available ([docs/measured.md](../docs/measured.md)), and the report says so:
 
 # %%
 report = compiler.compile_tpu(rms_norm, rows, weight)
@@ -783,20 +790,21 @@ print(f"{report.seconds * 1e6:.0f} us, its bytes alone {report.hbm_seconds * 1e6
 # %% [markdown]
 # So for this norm we can claim the bytes, 3 passes against 2, but not the cycles that XLA's reductions may add to them.
 #
-# The simulator leaves out four things: copies that share the bandwidth, the time between one program and the next, what
-# XLA's reductions really take, and the effects of heat and of the host. **Guess for each: whom does the omission
-# favor?**
+# The simulator leaves out four things: copies that share the bandwidth, the time between one operation and the next,
+# what XLA's reductions really take, and the effects of heat and of the host. **Guess for each:** does the omission
+# favor XLA or the kernel?
 #
 # <details><summary>Then open this.</summary>
-# The first favors whoever copies several arrays at a time, and the second whoever runs more programs, which is mostly
-# XLA. The third favors the kernel, if the simulator is too hard on XLA's reductions, and the last favors nobody in
-# particular. So a prediction is uncertain in four places, and not always in the kernel's favor.</details>
+# The first favors whichever of the two copies several arrays at a time, and the second whichever runs more operations,
+# which is mostly XLA. The third favors the kernel, if the simulator is too hard on XLA's reductions, and the last
+# favors neither in particular. So a prediction is uncertain in four places, and not always in the kernel's
+# favor.</details>
 #
 # ### The opening on a real chip
 #
-# `bench.measure` takes a profile, or runs a loop on the device, and does what else a timing needs: it warms up,
-# alternates between copies of the arguments so that no cache helps, reports median and spread, and refuses impossible
-# times. Without a chip, it says so:
+# `bench.measure` takes a profile, or runs a loop on the device, and does everything else that a timing needs: it warms
+# up, alternates between copies of the arguments so that no cache helps, reports median and spread, and refuses
+# impossible times. Without a chip, it says so:
 
 # %% tags=["predict"]
 try:
@@ -826,7 +834,8 @@ for name, fn in [("JAX, layer", layer), ("kernel, layer", fused)]:
 # %% [markdown]
 # ### The 35 ms, explained
 #
-# Below is the guide's kernel, which called `pl.dot`, since removed. What does today's compiler say of the kernel?
+# Below is the guide's kernel with `jnp.dot`, because its `pl.dot` has since been removed. What does today's compiler
+# say about it?
 
 
 # %%
@@ -861,8 +870,8 @@ print(f"TensorCores of a v5e: {chips.chip('v5e').cores}")
 
 # %% [markdown]
 # Its blocks need 16.12 MiB, as you counted in lesson 5. When the guide was written, the kernel ran (its author says
-# that each block had one buffer then) and took 35 ms. So give it one buffer again, then two buffers and enough VMEM for
-# them. A few steps of the same K are enough to simulate, because all 4096 steps are alike.
+# that each block had one buffer then) and took 35 ms. The next cell gives each block one buffer again, then two buffers
+# and enough VMEM for them. A few steps of the same K are enough to simulate, because all 4096 steps are alike.
 
 # %%
 for buffers in (1, 2):
@@ -877,7 +886,7 @@ for buffers in (1, 2):
 # With one buffer, nothing overlaps: a step copies its block in, then multiplies, then copies its result out. The
 # simulator knows nothing of the guide's measurement and still comes within 3 % of it. With two buffers, copies and
 # matmul overlap, and what remains is the time of the bytes (without those of a, whose block stays), which is nearly C
-# of 09.3. So the 35 ms have two causes: the kernel reads b again and again, and it waits for it each time.
+# of 09.3. So the 35 ms have two causes: the kernel reads b again and again, and it waits for b each time.
 #
 # ### The guide's layers
 #
@@ -929,7 +938,7 @@ for verdict in judges.judge(add_vectors, jnp.add, *[jnp.arange(2048, dtype=jnp.i
 # %% [markdown]
 # ### What else XLA does
 #
-# One often reads that XLA never fuses one matmul with another. Below are two matmuls with a ReLU between them, whose
+# You may read that XLA never fuses one matmul with another. Below are two matmuls with a ReLU between them, whose
 # hidden array would have 64 MiB.
 
 # %%
@@ -937,6 +946,6 @@ hidden = bf16(4096, 512), bf16(512, 8192), bf16(8192, 512)
 print(compiler.program(lambda x, w, v: jax.nn.relu(x @ w) @ v, *hidden))
 
 # %% [markdown]
-# It never passes through HBM, because both matmuls and the ReLU are one fusion.
+# The hidden array never passes through HBM, because both matmuls and the ReLU are one fusion.
 #
 # <!-- next -->

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 9: Fusion
 #
-# You write an epilogue, a prologue and a norm, explain and mend a published kernel, repair a benchmark, and decide
-# which of six workloads deserve a kernel, all of it without a TPU.
+# You write an epilogue, a prologue and a norm, explain and mend a published kernel, decide which of six workloads
+# deserve a kernel, and repair a benchmark, all of it without a TPU.
 #
 # Come here from [lesson 9](../notebooks/09_fusion.ipynb). About 76 minutes. Short of time? Do 09.1, 09.3 and 09.4.
 # Want more? 09.8 and 09.9, 60 minutes, begin with an empty cell.
@@ -25,14 +25,14 @@ from course_lib import compiler, cost, grid
 #
 # *Difficulty 2 of 5. 12 minutes, 20 lines. Fast track.*
 #
-# Write `layer(x, w, b, activation)`, which returns `activation(x @ w + b)` in the dtype of x. x is (M, K), w is (K, N)
-# and b is (N,). All three are float32 or all three are bfloat16, and M, K and N are multiples of 128. `activation` is a
-# function such as `jax.nn.relu`, `jax.nn.gelu` or `jax.nn.silu`, which you call in the kernel. Use blocks of 128 along
-# all three axes, with K last in the grid, and accumulate in float32. Add the bias and apply the activation to the
-# finished sum, **once for each block of the result**. The reference asks for no precision, so your matmul need not
-# either: a chip rounds the operands of both to bfloat16 (lesson 7).
+# Write `layer(x, w, b, activation)`, which returns `activation(x @ w + b)` in the dtype of x. The shapes of x, w and b
+# are (M, K), (K, N) and (N,). All three are float32 or all three are bfloat16, and M, K and N are multiples of 128.
+# `activation` is a function such as `jax.nn.relu`, `jax.nn.gelu` or `jax.nn.silu`, which you call in the kernel. Use
+# blocks of 128 along all three axes, with K last in the grid, and accumulate in float32. Add the bias and apply the
+# activation to the finished sum, **once for each block of the result**. The reference names no precision, so your
+# matmul need not name one either: a chip rounds the operands of both to bfloat16 (lesson 7).
 #
-# A reshape around the kernel is free, and `b.reshape(1, -1)` has the two axes that its blocks need.
+# Reshaping b outside the kernel is free, and `b.reshape(1, -1)` has the two axes that its blocks need.
 
 
 # %% answer="09.1"
@@ -82,8 +82,8 @@ checks.check("09.1", layer)
 # The weights are stored in int8, so that column j of w is about `scale[j] * q[:, j]`. Write `from_bytes(x, q, scale)`,
 # which returns `(x @ q) * scale` in float32. x is bfloat16[M, K] with few rows, q is int8[K, N] and scale is
 # float32[N], where K and N are multiples of 128. Read each array from HBM once, and never store a wide copy of q in
-# HBM. You have 192 KiB of VMEM, which is too little for all of q. Since every int8 value is also a bfloat16 value, you
-# may widen a block in the kernel, or leave that to `jnp.dot`, which does the same.
+# HBM. You have 192 KiB of VMEM, which is too little for all of q. Every int8 value is also a bfloat16 value, so you may
+# widen a block in the kernel, or leave the widening to `jnp.dot`, which does the same.
 
 
 # %% answer="09.2"
@@ -123,15 +123,15 @@ checks.check("09.2", from_bytes)
 # *Difficulty 3 of 5. 10 minutes, 4 lines. Fast track.*
 #
 # `guide` is the kernel of the published guide, with `jnp.dot` in place of `pl.dot`, which Pallas no longer has. It
-# multiplies two float32 matrices of 8192 x 8192, and it took 35 ms where the layer that it should replace took 8. Go
-# through its grid with lesson 4's rule, by which a block is not copied again while its index stays the same. Then
-# answer four questions for that size:
+# multiplies two float32 matrices of 8192 x 8192, and it took 35 ms, while the layer that it was meant to replace took 8
+# ms. Go through its grid with the rule of lesson 4, by which a block is not copied again while its index stays the
+# same. Then answer four questions for this size:
 #
-# - **A** How often is all of b read from HBM? Give a plain number.
+# - **A** How many times is all of b read from HBM? Give a plain number.
 # - **B** How many bytes pass through HBM in total? Give text with a unit; 1 % either way will do.
 # - **C** How long do these bytes take at 820 GB/s? Give text with a unit; 1 % either way will do.
-# - **D** (bm, bn) is the block of the result, now (128, 128). Which one of these changes makes B about four times
-#   smaller: `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"` or `"4 buffers"`?
+# - **D** The block of the result is (bm, bn), which is now (128, 128). Which one of these changes makes B about four
+#   times smaller: `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"` or `"4 buffers"`?
 
 
 # %% given="09.3"
@@ -176,10 +176,11 @@ checks.check("09.3", mystery)
 # *Difficulty 3 of 5. 14 minutes, 24 lines. Fast track.*
 #
 # Write `mended(a, b)`, which returns `relu(a @ b)` of two float32 matrices. For two matrices of 8192 x 8192 it may take
-# **8 ms at most**, predicted (compiler), within the **16 MiB** of VMEM that a kernel gets unless it asks for more. The
-# guide's kernel meets neither of these two limits. All sizes are powers of two from 128 up, so `min(size, block)` also
-# works for small ones. You may accumulate in `o_ref`, because the result is float32 and its block stays in VMEM while k
-# runs. In which steps may the ReLU run? The check simulates the matmul of 8192, which may take up to a minute.
+# **8 ms at most**, predicted (compiler), and use no more than the **16 MiB** of VMEM that a kernel gets unless it asks
+# for more. The guide's kernel exceeds both limits. All sizes are powers of two, and at least 128, so `min(size, block)`
+# also works for small ones. You may accumulate in `o_ref`, because the result is float32 and its block stays in VMEM
+# while k runs. In which steps may the ReLU run, then? The check simulates the matmul of 8192 x 8192, which may take up
+# to a minute.
 
 
 # %% answer="09.4"
@@ -226,15 +227,15 @@ checks.check("09.4", mended)
 #
 # For each of the six functions below, on a v5e, answer with the first of these that is true:
 #
-# - `"dispatch"`: The function takes less than a tenth of the 100 us that it takes to start anything. A kernel of its
-#   own would not help.
-# - `"compute"`: Its matmuls, at the MXU's peak, take longer than XLA's bytes. Leave it to XLA.
-# - `"HBM"`: XLA moves less than 1.2 times the bytes that must move. Leave it to XLA.
-# - `"kernel"`: XLA moves many more bytes than must move. A kernel that fuses the function is worth a try.
+# - `"dispatch"`: The function takes less than a tenth of the 100 us that it takes to start anything (a dispatch), so a
+#   kernel of its own would not help.
+# - `"compute"`: Its matmuls, at the MXU's peak, take longer than XLA's bytes, so leave it to XLA.
+# - `"HBM"`: XLA moves less than 1.2 times the bytes that must move, so leave it to XLA.
+# - `"kernel"`: XLA moves many more bytes than must move, so a kernel that fuses the function is worth a try.
 #
-# `must(fn, *args)` returns the bytes that must move, which are those of every argument and every result once. XLA's
-# bytes are the `.hbm_bytes` of `compiler.compile_tpu(fn, *args, simulate=False)`. Take 820 GB/s and 197 TFLOP/s for a
-# v5e. **Guess all six before you compute any.**
+# `must(fn, *args)` returns the bytes that must move, which are those of every argument and every result once. The bytes
+# that XLA moves are the `.hbm_bytes` of `compiler.compile_tpu(fn, *args, simulate=False)`. For a v5e, take 820 GB/s and
+# 197 TFLOP/s. **Guess all six before you compute any of them.**
 
 
 # %% given="09.5"
@@ -298,15 +299,16 @@ checks.check("09.5", worth)
 # *Difficulty 3 of 5. 11 minutes, 18 lines.*
 #
 # Between two layers, a transformer adds two arrays and normalizes the sum. Write `add_and_norm(x, r, weight)`, which
-# takes s = x + r and returns two arrays, the norm first:
+# computes s = x + r and returns two arrays, the norm first:
 #
-# - the norm, which is each row of s divided by its root mean square, times `weight`. That is `s * jax.lax.rsqrt(mean of
-#   s * s along the row + 1e-6) * weight`, computed in float32 and rounded at the end to the dtype of x,
+# - the norm, which is each row of s divided by its root mean square, times `weight`. That is
+#   `s * jax.lax.rsqrt(mean of s * s along the row + 1e-6) * weight`, computed in float32 and rounded at the end to the
+#   dtype of x,
 # - s itself.
 #
-# x and r are both float32[M, N] or both bfloat16[M, N], s has their dtype, and `weight` is float32[N]. M and N may be
-# any sizes. Move every array through HBM once (XLA reads s a second time), with 512 KiB of VMEM for everything. For
-# several results, `out_shape` and `out_specs` are lists.
+# x and r are both float32[M, N] or both bfloat16[M, N], s has their dtype, and `weight` is float32[N], where M and N
+# may be any sizes. Move every array through HBM only once (XLA reads s a second time), with 512 KiB of VMEM for
+# everything. For several results, `out_shape` and `out_specs` are lists.
 
 
 # %% answer="09.6"
@@ -343,16 +345,16 @@ checks.check("09.6", add_and_norm)
 #
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
-# `times_broken` compares a layer with the kernel that should replace it. It runs on a simulated machine with a clock of
-# its own, which behaves as a device does:
+# `times_broken` compares a layer with the kernel that should replace it. It runs on a simulated machine, which has a
+# clock of its own and behaves as a device does:
 #
 # - A call returns before the device has finished. Dispatching it takes the host 0.1 to 0.3 ms.
 # - `machine.jit` returns a function that compiles at its first call.
 # - Without `jit`, every operation is dispatched separately.
 # - A batch that the previous call also used is in a cache, so the call is faster.
 #
-# Write `times(machine)`, which returns the **device's** seconds for one call, as a pair: those of the jitted layer, and
-# those of the jitted kernel. An error of up to 3 % either way will do. `machine.batch(n)` makes input number n,
+# Write `times(machine)`, which returns the **device's** seconds for one call as a pair: first for the jitted layer,
+# then for the jitted kernel. An error of up to 3 % either way will do. `machine.batch(n)` makes input number n,
 # `y.block_until_ready()` waits for a result, and calls finish in the order in which they are dispatched. Should you
 # wait once for a hundred calls, or a hundred times?
 
@@ -402,12 +404,12 @@ checks.check("09.7", times)
 # Write `softmax(x)`, which returns `jax.nn.softmax(x, axis=-1)` of a float32[M, N]. The rows are long, and you have
 # **128 KiB** of VMEM for everything, so a block of whole rows does not fit. M is a multiple of 8, and N of 512. Read x
 # **twice** and write the result once. If the maximum, the sum and the result each had a pass of their own, that would
-# be three reads, as in XLA's program. No exponent may be greater than 0, because otherwise the first large x makes an
-# inf.
+# be three reads, as in XLA's program. Never pass a value above 0 to `exp`, because otherwise the first large x
+# overflows to inf.
 #
-# The two passes need an axis of the grid. In the first one nothing can be written to the result yet, but the kernel
-# still visits its blocks, and a block stays in VMEM as long as its index does. Which index should it have in the first
-# pass, so that no block is written back more than once?
+# The two passes need an axis of the grid. In the first pass nothing can be written to the result yet, but every step
+# still has a block of the result, which stays in VMEM as long as its index does not change. Which index should this
+# block have in the first pass, so that no block is written back more than once?
 
 # %% answer="09.8"
 softmax = None
@@ -463,11 +465,11 @@ checks.check("09.8", softmax)
 # Write `norm_product(x, w)`, which returns `rms(x) @ w` in float32, where `rms(x)` is each row of x times
 # `jax.lax.rsqrt(mean of its squares + 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and
 # w[1024, 256] if the kernel uses at most 1 MiB of VMEM. Fewer bytes are better. **Par is 3,700,000**, and you pass at
-# par or below it. x, w and the result, each once, have 2,359,296 bytes, and a kernel for the norm followed by one for
-# the matmul moves about twice that. M, K and N are multiples of 128.
+# par or below it. M, K and N are multiples of 128. To move x, w and the result once each takes 2,359,296 bytes, and a
+# kernel for the norm followed by one for the matmul moves about twice that.
 #
-# The mean of a row is known only when the whole row has been read, and by then the row is gone. Does the matmul have to
-# wait for the mean?
+# The mean of a row is known only when the whole row has been read, and by then the first blocks of the row have left
+# VMEM. Does the matmul have to wait for the mean?
 
 # %% answer="09.9"
 norm_product = None
@@ -516,6 +518,6 @@ checks.check("09.9", norm_product)
 # ## Where next
 #
 # You know what XLA fuses by itself, and when a kernel moves fewer bytes than XLA does. Lesson 10 is about the other
-# half of a kernel in a model, its gradient.
+# half of a kernel in a model, which is its gradient.
 #
 # <!-- next -->
