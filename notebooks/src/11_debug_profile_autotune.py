@@ -5,10 +5,10 @@
 # 4, the loops and the VMEM of lesson 5, and the tiled matmul of lesson 7. You do not need a TPU; with one, you can
 # record a profile of the chip itself.*
 #
-# Below is one transform, written twice. It takes 128 registers of values and, in seven rounds, replaces pairs of
-# registers by their sum and their difference (a Walsh-Hadamard transform). With `passes=1` the kernel loads all 128
-# registers, runs the seven rounds, and stores the result. With `passes=2` it first runs three rounds on 8 registers at
-# a time and stores them; then it loads them again, 16 at a time, for the other four rounds. So it loads and stores
+# Below is one transform, written twice. It is the Walsh-Hadamard transform of 128 registers of values: in each of seven
+# rounds it replaces pairs of registers by their sum and their difference. With `passes=1` the kernel loads all 128
+# registers, runs the seven rounds, and stores the results. With `passes=2` it takes 8 registers at a time through three
+# rounds and stores them, then loads these results, 16 at a time, for the other four rounds. So it loads and stores
 # every value twice. Run the three cells.
 
 # %%
@@ -96,15 +96,16 @@ print("cycles per step, predicted (compiler), fewest first:", *cycles)
 # After this lesson you can
 # - find out why a kernel is wrong, with a print, with poison, with the simulator's log and with a race report,
 # - see where a kernel's cycles go, find its spills, and say what they cost,
-# - read a profile: find the gaps, and say whose figures they are,
+# - read a profile: find its gaps, and say where and on what it was recorded,
 # - find good blocks with a dozen compilations, and keep what you found,
 # - write a test that fails if a bug comes back.
 #
 # ## First make it right: four tools
 #
-# Before you make a kernel fast, you have to make it right. The judges of this course find the cause of many mistakes by
-# themselves, but in a project of your own some will slip through, and for those you need tools. The kernel below adds
-# up the blocks of 128 columns of each row, and each of three arguments breaks it in a different way.
+# Before you make a kernel fast, you have to make it right. The judges of this course find the cause of many mistakes,
+# but in your own projects some bugs will slip past them, and for those you need tools. The kernel below splits each row
+# into blocks of 128 columns and adds up these blocks. Its arguments `zero_axis`, `zeroed` and `order` can each break it
+# in a different way.
 
 
 # %%
@@ -150,26 +151,27 @@ for name in ("wrong axis", "not zeroed"):
     print(f"{name:10} gives  ", *BROKEN[name](ones)[::8, 0])
 
 # %% [markdown]
-# The third, "parallel", returns different values on different runs, so it has to wait for a tool that shows why.
+# The result of the third bug, "parallel", depends on the order of the steps, so it has to wait for a tool that shows
+# this order.
 #
 # ### Print
 #
 # `pl.debug_print` prints scalars from inside a kernel, at each step. **Predict** the four lines that "wrong axis"
-# prints, "step (0, 0): before -> after" and so on, and underline the first one that is wrong.
+# prints, each of the form "step (0, 0): before -> after", and underline the first one that is wrong.
 
 # %% tags=["predict"]
 _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 
 # %% [markdown]
 # Step (0, 1) starts from 0 again, and step (1, 0) does not, so the initialization depends on the wrong axis. Print what
-# each step finds and what it leaves, along with its grid indices, and look for the first line that surprises you.
+# each step finds and leaves, with its grid indices, and look for the first line that surprises you.
 #
 # A print costs time, and on a chip you have to switch it on; *Further* shows both.
 #
 # ### Poison
 #
-# "Not zeroed" gives NaN here. On a chip, scratch contains whatever was there before, which may be zeros. What would you
-# see then? The simulator can try both cases.
+# "Not zeroed" gives NaN in the simulator. On a chip, scratch contains whatever was there before, which may be zeros.
+# The cell below tries both, zeros and NaN.
 #
 # > **poison**: values put into memory that nothing has written yet, chosen so that any use of them shows, such as NaN
 # > for floats.
@@ -190,19 +192,19 @@ for memory in ("zero", "nan"):
         print(f"memory of {memory:4}  {rows:2} rows:", *result[::8, 0])
 
 # %% [markdown]
-# With memory of zeros and one block of rows the bug is invisible, and with two blocks it looks like another bug,
-# because the second sum continues from the first. With poison it shows at once, so never test with zeros alone.
-# (*Further* says how to ask a chip for poison.)
+# If memory starts as zeros, the bug is invisible for one block of rows. For two blocks it looks like a different bug,
+# because the second sum continues from the first. With NaN it shows at once, so never test with zeros alone. (*Further*
+# says how to ask a chip for poison.)
 #
 # NaN exposes garbage that reaches the result by arithmetic. But comparisons with NaN are false (except `!=`, which is
-# true), so a bug behind `where(a > b, ...)` may stay hidden; 0, a large positive and a large negative value may expose
-# it. The simulator judge tries those, too, if a kernel compares.
+# true), so garbage behind `where(a > b, ...)` may stay hidden. Zero, a large positive or a large negative value may
+# expose it, and the simulator judge tries those as well if a kernel compares.
 #
 # ### The simulator's log
 #
-# Now for "parallel". The steps along a parallel axis may run in any order, and on two cores. The simulator tells you
-# the order if you give it a function to call at each step. **Predict:** the sum of four ones is 4. Which sums can come
-# out if step 0, which sets the sum to zero, does not run first?
+# Now for "parallel". The steps along a parallel axis may run in any order, and two cores may share them. The simulator
+# tells you the order if you give it a function to call at each step. **Predict:** the sum of four ones is 4. Which
+# other results are possible if step (0, 0), which sets the sum to zero, does not run first?
 
 
 # %% tags=["predict"]
@@ -224,16 +226,16 @@ for name, fn in (("arbitrary", in_columns), ("parallel", BROKEN["parallel"])):
     print(f"{name:9}", *ran, f" the sum of 4: {total}")
 
 # %% [markdown]
-# In the second run, step (0, 0), which sets the sum to zero, comes last, and step (0, 3), which stores the sum, comes
-# too soon. The sum that it stored had started from poison, so the result is NaN. Another order gives another value. The
+# In the second run, step (0, 0) comes last, after step (0, 3) has stored the sum. The stored sum had started from
+# poison, so the result is NaN. If (0, 0) runs later than another step but before (0, 3), the result is 2 or 3. The
 # simulator may choose any order, because "parallel" promises that the order does not matter.
 #
 # ### The race report
 #
 # > **race**: two accesses to the same place, at least one of them a write, where nothing determines which comes first.
 #
-# With `detect_races=True` the simulator keeps a clock for each core and each copy. If no wait orders two accesses, it
-# prints a report. Below is such a report, shortened to the kind of access, the part of memory, the core that made it,
+# With `detect_races=True`, the simulator keeps a logical clock for each core and each copy, and it prints a report if
+# no wait orders two accesses. Below is such a report, shortened to the kind of access, the memory, the slice, the core,
 # and the place in the code.
 
 # %%
@@ -246,15 +248,15 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
     print("{} of {}, {}, from ({}): {}".format(*access))
 
 # %% [markdown]
-# Two cores, given as (device, core), write the same eight rows of the result. Here the pipeline does the writing, so
-# the report can only name the call. For a read, a store or a copy of your own it names the file, the line and the
-# function, and a copy is identified by a number of its own instead of its core. You can solve one of the four cases in
-# exercise 11.1 that way.
+# Both lines report a write to the same eight rows of the result, one from core 0 and one from core 1; each core is
+# given as (device, core). Here the pipeline does the writing, so the report can only name the call. For your own reads,
+# stores and copies it names the file, the line and the function, and it gives a copy's number in place of the core. One
+# of the four cases in exercise 11.1 can be solved that way.
 #
 # ### Which judge sees which bug?
 #
-# There are three bugs and four judges. The races judge runs the simulator on two cores and also compares the values.
-# **Guess** which judges pass which bug. How many of the bugs does the compiler see?
+# The races judge runs the simulator on two cores and also compares the values. **Guess** which of the three bugs each
+# of the four judges finds. How many does the compiler refuse?
 
 
 # %% tags=["predict"]
@@ -274,17 +276,19 @@ for name, broken in BROKEN.items():
     print(f"{name:11}", *(f"{'passes' if passed else 'refuses':10}" for passed in said))
 
 # %% [markdown]
-# The compiler sees none of them, because each is a legal program.
+# The compiler refuses none of them, because each is a legal program. The numbers judge passes "parallel", because its
+# interpreter runs the steps in order.
 #
-# > **A kernel that compiles and is right once has proved little. Several kinds of poison, another order and a race
-# > detector find bugs that depend on memory or order. Bugs that depend on the values are found only by your data.**
+# > **It proves little that a kernel compiles and is right once. Several kinds of poison, another order of the steps and
+# > a race detector find bugs that depend on memory or order. Only your data finds bugs that depend on the values.**
 #
-# Exercise 11.2 has a kernel that passes all four judges with the data of its author.
+# Exercise 11.2 has a kernel that passes all four judges with its author's data.
 #
 # ## Then make it fast: where do the cycles go?
 #
-# Back to the opening. A bundle has one slot for a store, three for loads, and four for the VPU. The report says what
-# share of them is filled while the core is at work. **Guess** for both programs which kind of slot is the fullest.
+# Back to the opening. A bundle has one slot for a store, three for loads, and four for the VPU. The compiler's report
+# says what share of each kind of slot is filled while the core is at work. **Guess** for both programs which kind of
+# slot is the fullest.
 
 # %% tags=["predict"]
 print("passes   cycles a step   filled slots: VPU   load   store   predicted (compiler)")
@@ -294,13 +298,13 @@ for passes, (cycles, report) in transforms.items():
 
 # %% [markdown]
 # With two passes the VPU slots are the fullest: 896 additions and subtractions, four per bundle, take at least 224
-# cycles. With one pass, almost every bundle has a store, for almost 800 cycles, although there are only 128 results.
-# What else does it store?
+# cycles. With one pass the store slots are nearly full for almost 800 cycles, although there are only 128 results. What
+# else does the program store?
 #
 # ## Spills, bundle by bundle
 #
-# A core has 64 vector registers. In every round, one pass holds 128 values and two passes hold at most 16. **Look for
-# one thing** in the two programs: what does one pass have that two passes do not?
+# A core has 64 vector registers. In every round, one pass works on 128 registers of values at once, and two passes work
+# on at most 16. **Look for one thing** in the picture: what does one pass do that two passes hardly do?
 
 # %%
 codes = {
@@ -314,12 +318,12 @@ viz.bundle_diff(codes, in_a_step=True)
 
 # %% [markdown]
 # One pass stores and loads values for which no register was free. These are the spills of lesson 1, and the load that
-# brings a spilled value back is a *fill*. (*Further* shows one of each.) A v5e stores one register per bundle, so 774
-# stores, of which 646 are spills, take 774 of the 793 cycles. (Two passes have fewer stores than their source code,
-# because some results of the first pass stay in registers for the second.)
+# brings a spilled value back is called a *fill*. A v5e stores one register per bundle, so the 774 stores, of which 646
+# are spills, take 774 of the 793 cycles. (Two passes need fewer stores than the 256 in their source code, because some
+# results stay in registers for the second pass.)
 #
-# If spills are the reason, the difference must disappear where nothing spills. So give the transform fewer registers.
-# **Predict:** from how many registers on are two passes faster?
+# If spills are the cause, the difference must disappear where nothing spills, so the next cell transforms fewer
+# registers. **Predict:** from how many registers on are two passes faster?
 
 # %% tags=["predict"]
 print("registers   one pass: cycles, spills   two passes: cycles, spills")
@@ -332,14 +336,14 @@ for registers in (16, 32, 64, 128):
 
 # %% [markdown]
 # With 16 registers nothing spills, and both versions take the same time. With 32, one pass spills three values and
-# takes two cycles longer. From 64 on, its spills cost time.
+# takes two cycles longer. From 64 on it is much slower than two passes, because it spills far more than they do.
 #
 # ## Does a spill always cost time?
 #
 # You know the softmax below from lesson 2. A grid step gets a block of 512 rows and works on `turn` rows per loop
 # iteration. More rows per iteration need more registers: 32 rows of 1024 columns fill 32 of the 64, and 64 rows fill
-# all of them. The cell tries seven values of `turn`, and the slowest takes nearly three times as long as the fastest.
-# **Predict:** is the slowest the one that spills most?
+# all of them. The cell tries seven values of `turn`, and the slowest kernel takes nearly three times as long as the
+# fastest. **Predict:** is the slowest the one that spills most?
 
 
 # %% tags=["predict"]
@@ -373,15 +377,14 @@ for turn, report in reports.items():
     )
 
 # %% [markdown]
-# No, the slowest has no spills. It works on eight rows at a time and waits for the XLU, as in lesson 2. The one with
-# 516 spills has the fastest core: its spills take store slots, but a fifth of those is still empty. And five of the
-# seven take the same time overall, because HBM binds.
+# No, the slowest kernel has no spills. It works on eight rows at a time and waits for the XLU, as in lesson 2. The
+# kernel with 516 spills needs the least core time: its spills take store slots, but a fifth of those is still empty, as
+# `reports[512].slots["store"]` shows. Overall, five of the seven take the same time, because HBM binds.
 #
 # > **Ask what binds before you remove a spill. While copies bind, a spill costs no time. Otherwise it takes a store
 # > slot, and its fill takes a load slot; if stores bind on a v5e, each spill costs a cycle.**
 #
-# (A v6e stores two registers per cycle.) What spills always take is VMEM, as the last column shows. The next cell tries
-# wider rows, with 256 of them per grid step.
+# Spills always take VMEM, as the last column shows. The next cell tries wider rows, with 256 of them per grid step.
 
 # %%
 wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
@@ -398,27 +401,29 @@ for turn in (256, 32, 8):
         print(f"{turn:4} {counted:11.1f}   {report.error.what}")
 
 # %% [markdown]
-# The blocks take 14 MiB in each case. With all rows in one iteration the compiler refuses the kernel, because the
-# spills come on top, and a kernel gets only 16 MiB unless it asks for more.
+# The blocks take 14 MiB in each case. With all rows in one iteration, the spills take more than 3 MiB on top of that,
+# and the compiler refuses the kernel, because a kernel gets only 16 MiB unless it asks for more.
 #
-# So which of the seven softmaxes would you ship? I would ship 64. Its 33 spills take 80 KiB, and its core has room: it
-# needs 17 us of the 20.5 that the bytes take. 32 has no spills, but its core needs 20.4 of those 20.5 us, and the
-# prediction assumes that nothing else uses the memory.
+# So which of the seven softmaxes would you ship? We would ship `turn=64`. Its 33 spills take only 80 KiB of VMEM, and
+# its core has time to spare, because it needs 17.3 us of the 20.5 that the bytes take. With `turn=32` nothing spills,
+# but the core needs 20.4 of those 20.5 us, so it binds as soon as it is a little slower than predicted.
 #
 # ## Read a profile
 #
-# So far we looked at one kernel, but a program has many, and a host that feeds them. Is a kernel the right thing to
-# work on at all? A Keras guide advises you to look at a profile of your model and see if there are "idle gaps caused by
-# computation or memory transfer bottlenecks".
+# A program runs many kernels, and a host has to supply their data, so find out first what holds the program up. The
+# Keras guide "Define a Custom TPU/GPU Kernel" advises you to look at a profile of your model and see if there are "idle
+# gaps caused by computation or memory transfer bottlenecks".
 #
 # > **profile**: a record of a run that says what ran when, on which device and thread.
 #
 # `jax.profiler.start_trace(folder)` begins a profile and `stop_trace()` ends it; in Keras the TensorBoard callback does
-# this (*Further*). Below is a profile of three training steps of a small dense model. Whose figures are these? They
-# were **measured, on a CPU**, because we had no TPU to record on, and this is one of several recordings, which differ.
-# You read a TPU's profile in the same way. A *lane* of a profile is one row of the picture, here a thread, and has
-# nothing to do with the lanes of lesson 2. A *gap* is a time in which nothing runs in a lane. **Find the gaps** in the
-# lanes called XLA, and see what the lane above does meanwhile.
+# this (*Further*). Below is a profile of three training steps of a small dense model. It was **measured, on a CPU**,
+# because we had no TPU to record on, and another recording would show other times. You read the profile of a TPU in the
+# same way.
+#
+# A *lane* of a profile is one row of the picture, here a thread; it has nothing to do with the lanes of lesson 2. A
+# *gap* is a time in which nothing runs in a lane. **Find the gaps** in the lanes called XLA, and see what the lane
+# above them does meanwhile.
 
 # %%
 traces = {
@@ -441,24 +446,27 @@ for name, trace in traces.items():
     )
 
 # %% [markdown]
-# In the first recording the loader sleeps before each batch, and the gaps are as long as that. The second has the same
-# model and a loader that does not sleep, which confirms the cause. So these gaps have a third cause beside the two in
-# the guide, and no kernel would have made them shorter. The second recording still has gaps of about a millisecond. It
-# kept only steps and loads from the host, so it cannot show why. The longest of these gaps is the first load, and we
-# have not looked into why that one takes longer.
+# In the first recording the loader sleeps before each batch, and the longest gap, 21 ms, is about as long as one of the
+# three loads, which took 60 ms together. The second has the same model and a loader that does not sleep, and the long
+# gaps are gone, which confirms the cause. So these gaps have a third cause, beside the two in the guide, and no kernel
+# would have made them shorter.
+#
+# The longest gap of the second recording is its first load, and we have not looked into why that load takes longer than
+# the others. Other gaps last about a millisecond (`found.idle` lists them); the recording kept only steps and loads
+# from the host, so it cannot show their cause.
 #
 # > **A gap shows that the device waits. The other lanes may show what it waits for; if none does, record more.**
 #
-# The other thing to look for is an operation that takes long and uses little of the chip. It may already be as fast as
-# it can be: the roofline of lesson 3 says how long it has to take, and only the distance to that can be won. And if an
-# operation takes 5 % of a step, a kernel for it can win at most 5 %.
+# Look also for an operation that takes long and uses little of the chip. It may already be as fast as it can be: the
+# roofline of lesson 3 gives the least time that it needs, and a kernel can save only the time beyond that. And if an
+# operation takes 5 % of a step, a kernel for it can save at most 5 %.
 #
 # ## A search with twelve questions
 #
-# The last topic is the choice of blocks. Lesson 7 chose (bm, bk, bn) for a matmul by reasoning, and under *Further* it
-# let `bench.autotune` rank four choices. How do you choose among all of them? First count them. Our rule allows each
-# side to be a power of two from 128 to 4096 that divides its axis; an axis shorter than 128 is one block. **Guess** how
-# many choices that makes for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
+# Lesson 7 chose the blocks (bm, bk, bn) of a matmul by reasoning, and under *Further* it let `bench.autotune` rank four
+# choices. To choose among all of them, first count them. Our rule allows each side to be a power of two from 128 to
+# 4096 that divides its axis, and makes an axis shorter than 128 one block. **Guess** how many choices that allows for
+# 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
 #
 # > **search space**: all choices that are legal, before anything is known about how fast they are.
 # >
@@ -487,8 +495,8 @@ print(f"{len(legal(shape))} legal, {len(fitting)} of them fit by the count of le
 # %% [markdown]
 # Each question to the compiler takes a second or two; on a chip it would take a compilation and a run. We have asked
 # about every choice for six matmuls and stored the answers in `datasets.product_searches`. The cell below asks about
-# one of them again, so that you can trust the rest, with the kernel of lesson 7, which you need not read again. Then it
-# draws the map of all choices. **Look for one thing:** how many squares are within 10 % of the best?
+# one of them again, so that you can trust the rest, and draws the map of all choices. (Its kernel is that of lesson 7,
+# so you need not read it again.) **Look for one thing:** how many squares are within 10 % of the best?
 
 
 # %%
@@ -536,16 +544,18 @@ print(
 viz.search_map(search.seconds, asked=search.ours)
 
 # %% [markdown]
-# The map has a plateau in the middle and a slope on each side: small blocks pay for their steps and bytes, and the
-# largest do not fit. So you need not find the summit, as long as you stay off the slopes. Some choices that fit by the
-# count of lesson 7 are refused all the same, because spills take room, too. If you leave a MiB free you avoid most of
-# these, but a tuner must be ready for a refusal. The rings show the twelve choices that our autotuner asked about: it
-# counts VMEM, guesses each time from bytes and steps, and asks about the twelve best guesses.
+# The dark squares are a plateau. Smaller blocks need more steps and move more bytes, and the largest blocks do not fit.
+# So you need not find the best square, as long as you stay on the plateau. Four choices that fit by the count of lesson
+# 7 are refused all the same (see `refused`), because spills take room, too. If you leave a MiB free, you avoid three of
+# the four, but a tuner must be ready for a refusal.
 #
-# Does it need these guesses? Compare it with three simpler rules: twelve choices at random (the median of 101 draws,
-# and the worst of them), the twelve largest, and the twelve largest of those that fit into 15 MiB. **Predict** which of
-# them does as well as ours. (We chose these six matmuls after a first set on which all rules did equally well, so they
-# are a selection and prove nothing in general.)
+# The rings show the twelve choices that our autotuner asked about. It drops those that do not fit into 15 MiB,
+# estimates the times of the others from bytes and steps, and asks about the twelve with the shortest estimates.
+#
+# Does it need the estimates? Compare it with three simpler rules: twelve choices at random (the median and the worst of
+# 101 draws), the twelve largest, and the twelve largest of those that fit into 15 MiB. **Predict** which of these rules
+# does as well as ours. In the output, the figure after each shape counts its legal choices. (We chose these six matmuls
+# after a first set on which all rules did equally well, so they prove nothing in general.)
 
 # %% tags=["predict"]
 print("the best found, as a multiple of the best there is: predicted (compiler)")
@@ -564,17 +574,17 @@ for shape, search in list(datasets.product_searches().items())[:6]:
 
 # %% [markdown]
 # For the first matmul the compiler refuses all of the twelve largest, so **the one thing that you have to count is
-# VMEM.** Among the choices that fit, the twelve largest do as well as our guess for all six matmuls, so with twelve
-# questions the guess has not earned its place. With fewer questions it may, and exercise 11.5 gives you six. Random
-# choices are often good, because the plateau is wide, but sometimes they are bad.
+# VMEM.** The twelve largest that fit do as well as our autotuner for all six matmuls, so with twelve questions the
+# estimates gain nothing. With fewer questions they may, and exercise 11.5 gives you six. Random choices are often good,
+# because the plateau is wide, but the worst draw is far off it.
 #
 # ## Keep what you found
 #
-# It is a nuisance to repeat a search at each start, so store what it found under everything that it depends on: the
-# kernel, the chip, the shape, the dtype, and the VMEM limit if you set one. Our file is for one kernel with the usual
-# limit, so its keys leave these two out. Store which compiler found the blocks, too, because another libtpu may prefer
-# others. A Keras guide begins by installing the latest libtpu, and this is one reason to do that before a search and
-# not after it.
+# Instead of repeating a search each time your program starts, store its result. The key has to name everything on which
+# the result depends: the kernel, the chip, the shape, the dtype, and the VMEM limit if you set one. (Our file is for
+# one kernel with the usual limit, so its key omits both.) Store which compiler found the blocks, too, because another
+# libtpu may prefer others. The Keras guide begins by installing the latest libtpu; do that before a search and not
+# after it.
 
 # %%
 table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
@@ -590,16 +600,16 @@ print(
 )
 
 # %% [markdown]
-# JSON has no tuples: they come back as lists, which matters in a dict key or a comparison with `==`.
+# JSON has no tuples, so they come back as lists, which matters in a dict key or a comparison with `==`.
 #
-# A kernel also has to stay right. A bug that was found once will be made again by somebody who tidies up, and a test
-# that would have caught it costs four lines. `testing.assert_kernel` asks the four judges, and it works in any project
+# A kernel also has to stay right. Somebody who cleans up the code later may bring an old bug back, and a test that
+# would catch it costs four lines. `testing.assert_kernel` asks the four judges, and it works in any project
 # ([docs/your_kernels.md](../docs/your_kernels.md)).
 #
 # > **regression test**: a test that fails on a bug that was once fixed, so that it cannot come back unseen.
 #
-# **Which arguments does such a test need?** For "not zeroed" any will do. With which of the two shapes below does it
-# miss "wrong axis"?
+# **Which arguments does such a test need?** Any arguments expose "not zeroed". The cell below tests "wrong axis" with
+# two shapes. **Predict** which shape lets the bug pass.
 
 
 # %% tags=["predict"]
@@ -617,8 +627,8 @@ for shape in ((8, 128), (24, 256)):
     print(shape, "wrong axis       ", passes(BROKEN["wrong axis"], x))
 
 # %% [markdown]
-# You have to see both results: **a regression test must fail on the bug and pass on the fixed kernel.** Run it on the
-# broken kernel first.
+# With (8, 128) the grid has only one step, whose indices are both 0, so even the wrong axis gives the right condition.
+# **A regression test must fail on the bug and pass on the fixed kernel**, so run it on the broken kernel first.
 
 # %% [markdown]
 # ## Five questions
@@ -627,12 +637,12 @@ for shape in ((8, 128), (24, 256)):
 #
 # <details><summary>1. A kernel is right on your machine, in a simulator whose memory is zero, and wrong on every second
 # run on a chip. What do you try first?</summary>
-# Poison, and then two cores with a race detector. Both ask whether the result depends on something that nobody
+# Try poison, and then two cores with a race detector. Both ask whether the result depends on something that nobody
 # promised.</details>
 #
 # <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
-# At what binds: if HBM or copies bind, the spills cost no time, and if stores do, each costs a cycle on a v5e. Then
-# look at VMEM, of which they take a part.</details>
+# Look at what binds: if HBM or copies bind, the spills cost no time, and if stores do, each costs a cycle on a v5e.
+# Then look at VMEM, because the spills take a part of it.</details>
 #
 # <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
 # It will not close the gap, so find out what the device waits for: a loader, a dispatch, another chip. If loading and
@@ -640,12 +650,12 @@ for shape in ((8, 128), (24, 256)):
 # the gap grows by what you save.</details>
 #
 # <details><summary>4. Of 100 choices you may ask about 12. Which ones?</summary>
-# The largest of those that fit, or those that a model of bytes and steps likes best, which pays off if you may ask
-# fewer questions. Such a model must be right about the slopes, not about the summit.</details>
+# Ask about the largest of those that fit, or about those with the shortest times in a model of bytes and steps, which
+# may pay off if you have fewer questions. The model must find the plateau, not the best choice on it.</details>
 #
 # <details><summary>5. When is a tuned table out of date?</summary>
-# With another kernel, chip, shape, dtype or VMEM limit, which its key has to name, and with another compiler, which it
-# should name as well.</details>
+# Its blocks are for one kernel, chip, shape, dtype and VMEM limit, which its key has to name. Another compiler may
+# prefer others, so the table should name the compiler as well.</details>
 
 # %% [markdown]
 # ## Now you
@@ -660,9 +670,9 @@ for shape in ((8, 128), (24, 256)):
 # ### From your lines to bundles
 #
 # JAX traces your kernel to a jaxpr, which reads and writes references and operates on arrays of any shape. Pallas
-# writes that down in Mosaic, a dialect of MLIR. Then libtpu cuts the vectors into registers, lowers them to LLO, with
-# one line per instruction, and packs the instructions into bundles. The cell shows the two ends, the jaxpr and a
-# bundle; Mosaic and LLO lie between them.
+# lowers the jaxpr to Mosaic, a dialect of MLIR. Then libtpu cuts the vectors into registers, lowers the program to LLO,
+# which has one line per instruction, and packs the instructions into bundles. The cell shows the two ends, the jaxpr
+# and a bundle; Mosaic and LLO lie between them.
 
 # %%
 small = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -697,9 +707,9 @@ for number, words in (spilled[0], next(found for found in spilled if "vld" in fo
 # %% [markdown]
 # ### Where the roofline is wrong
 #
-# The JAX team's article warns that a roofline takes the peak for granted. This course has shown three reasons not to:
-# pipeline bubbles, units that are not full, and latency. You cannot see a fourth here: a chip that gets too hot or
-# draws too much power lowers its clock. What would that do to a prediction?
+# The JAX team's article warns that a roofline takes the peak for granted. This course has shown three reasons why a
+# kernel may not reach the peak: pipeline bubbles, units that are not full, and latency. You cannot see a fourth here: a
+# chip that gets too hot or draws too much power lowers its clock. What would that do to a prediction?
 
 # %%
 print("clock   turn 8   turn 512   us, predicted (model)")
@@ -711,8 +721,8 @@ for clock in (1.0, 0.9, 0.7):
     print(f"{clock:5.0%} {us[0]:8.1f} {us[1]:10.1f}")
 
 # %% [markdown]
-# This is arithmetic on the compiler's figures. If the core binds, the time grows as the clock falls, and so do the
-# core's waits for copies, if those are counted in cycles. If HBM binds, the time does not change until the core becomes
+# This is arithmetic on the compiler's figures. If the core binds, the time grows as the clock falls. (The core's waits
+# for copies grow, too, if they are counted in cycles.) If HBM binds, the time does not change until the core becomes
 # the slower of the two. So if a kernel is slower in a long run than in a short one, suspect the clock before your code.
 #
 # ### A profile in Keras
@@ -732,14 +742,14 @@ for share in (0.05, 0.2, 0.5):
 
 # %% [markdown]
 # Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers
-# lag behind the best kernels, because they solve the general case.
+# lag behind the best kernels, because they solve the general case (the article again).
 #
 # ### Inside one kernel
 #
-# A TPU's profile has lanes for the programs of each core and for their operations, and shows a Pallas kernel as a
-# single bar. It does not show what happens inside. The cell below shows the inside of a kernel in the same format:
-# **predicted (model)**, the loop of lesson 5 with the compiler's latency and work. Nothing in it was measured. **Look
-# for** how much of the core's lane is empty.
+# A TPU's profile has lanes for the programs of each core and for their operations. It shows a Pallas kernel as a single
+# bar, without what happens inside. The cell below shows the inside of a kernel in the same format. The times are
+# **predicted (model)**: they follow the loop of lesson 5 with the compiler's latency and work, and nothing was
+# measured. **Look for** how much of the core's lane is *bubble*.
 
 # %%
 in_steps = functools.partial(softmax, turn=32, rows=128)
@@ -774,7 +784,7 @@ for say in (False, True):
 # ### Costs kept in a test
 #
 # A test can also guard what a kernel costs: the fixture `kernel_costs` compares the costs with those in a file beside
-# the test. The cell shows how this works: it keeps the costs of `turn=32`, and then somebody changes it to 8.
+# the test. The cell shows how this works: it keeps the costs of `turn=32`, and then somebody changes `turn` to 8.
 
 # %%
 costs_file = pathlib.Path(tempfile.mkdtemp()) / "kernel_costs.json"
@@ -800,8 +810,8 @@ except bench.NoAccelerator:
 # %% [markdown]
 # ### A TPU's profile
 #
-# We ship none. The repository of the profiler, xprof (`openxla/xprof` on GitHub, Apache-2.0), has demos in
-# `demo/plugins/profile` and a smaller recording of TPUs in `xprof/convert/test_xplanes`; we have opened neither.
+# We ship no profile of a TPU. The repository of the profiler, xprof (`openxla/xprof` on GitHub, Apache-2.0), has demos
+# in `demo/plugins/profile` and a smaller recording of TPUs in `xprof/convert/test_xplanes`; we have opened neither.
 # `jax.profiler.ProfileData.from_file(path)` opens such a file, in which planes are devices and lines are lanes.
 #
 # ### Checks inside a kernel

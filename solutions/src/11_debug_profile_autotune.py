@@ -27,10 +27,10 @@ from course_lib import compiler, testing
 # *Difficulty 2 of 5. 12 minutes, 4 lines. Fast track.*
 #
 # Four kernels go through x[M, 128] in blocks of 8 rows and return the mean of the blocks (`case_a`) or their sum (the
-# others). Each has one wrong line. Run them with the tools of the lesson; the cell below the code defines `simulated`.
-# The judges would tell you too much, so leave them for the end. For each case name the line, such as `"line 3"`, and
-# the cause. If you could repair a case in either of two lines, name the one that does not do what its names say. The
-# causes are:
+# others). Each kernel has one wrong line. Run them with the tools of the lesson; the cell below the code defines
+# `simulated`. The judges would tell you too much, so leave them for the end. For each case name the line, such as
+# `"line 3"`, and the cause; a listing below numbers the lines. If you could repair a case in either of two lines, name
+# the line whose code contradicts the names in it. The causes are:
 #
 # - `"count"`: the kernel uses a number of steps that is not the one it needs,
 # - `"garbage"`: the kernel reads memory that nothing has written,
@@ -183,8 +183,9 @@ checks.check("11.1", found)
 #
 # *Difficulty 2 of 5. 6 minutes, 2 lines to change.*
 #
-# `broken(x)` should return the largest value of each row of x[M, N], as [M, 1], for any sizes. Its author tested it as
-# below and shipped it, but it has two mistakes. Copy it into the answer cell as `mended`, and repair both.
+# `broken(x)` should return the largest value of each row of x[M, N], as [M, 1], for any sizes. Its author ran the test
+# below, which passes, and shipped the kernel, but it has two mistakes. Copy it into the answer cell as `mended`, and
+# repair both.
 
 
 # %% given="11.2-broken"
@@ -259,8 +260,8 @@ checks.check("11.2", mended)
 # `spilling(x)` subtracts the mean from each row and divides by the standard deviation, in blocks of 256 rows. Compile
 # it for x[2048, 2048], and look at its spills and at what binds. Then write `mended(x)` with the same blocks and **no
 # spill**; its time, predicted (compiler), may be at most 1.1 times the time of its bytes. 256 divides M. Removing the
-# spills saves no time here, because the bytes bind. It saves VMEM, and the lesson's kernel was refused over less than
-# two MiB of it.
+# spills saves no time here, because HBM binds, but it saves VMEM: the lesson's kernel was refused because it was less
+# than two MiB over the limit.
 
 
 # %% given="11.3-spilling"
@@ -315,17 +316,18 @@ checks.check("11.3", mended)
 # *Difficulty 3 of 5. 7 minutes, 8 lines.*
 #
 # A page of JAX's documentation (`docs/pallas/tpu/matmul.ipynb`) gives times of a bfloat16 matmul N x N x N in blocks of
-# 128, **measured** on a v5e, from the host: `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that each
-# call costs a fixed time, and that each grid step costs another.
+# 128, **measured** on a v5e, from the host: `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that a
+# time consists of a fixed cost for the call and a fixed cost for each grid step.
 #
-# - **A** What does a step cost, with everything in it? Answer as text with a unit, such as `"1.2 us"`; 2 % either way
-#   will do.
+# - **A** What does a step cost, its copies and its work included? Answer as text with a unit, such as `"1.2 us"`; 2 %
+#   either way will do.
 # - **B** What does a call cost (5 %)?
-# - **C** What time follows for N = 8192 (5 %)? Once all five are right, the check says what the page measured.
-# - **D** What do these three times prove to be the cause of a step's cost: the `"latency"` of its copies, the `"work"`
-#   of the core, or `"neither"`?
-# - **E** Which experiment would tell: `"more sizes"`, `"float32"`, `"a longer axis"`, or `"blocks that stay"` where
-#   they are?
+# - **C** Which time do these two costs predict for N = 8192 (5 %)? Once all five answers are right, the check says what
+#   the page measured.
+# - **D** Which cause of a step's cost do these times prove: the `"latency"` of its copies, the `"work"` of the core, or
+#   `"neither"`?
+# - **E** Which experiment would tell these causes apart: `"more sizes"`, `"float32"`, `"a longer axis"`, or
+#   `"blocks that stay"` where they are?
 
 # %% answer="11.4"
 fit = {"A": None, "B": None, "C": None, "D": None, "E": None}
@@ -407,8 +409,8 @@ checks.check("11.5", tune)
 #
 # Write `table(text, chip, shape, dtype, blocks=None)`, a table of tuned blocks that is stored as the text of a JSON
 # file. `text` is what the file contains so far, and "" at first. With `blocks`, the function returns the new text,
-# which also keeps these blocks for this chip, shape and dtype. Without `blocks`, it returns the blocks that `text`
-# keeps for them, as a tuple, or None if there are none. The cell below uses it with a file.
+# which also keeps these blocks for this chip, shape and dtype. Without `blocks`, it returns what `text` keeps for this
+# chip, shape and dtype, as a tuple, or None if there is no entry. The cell below uses the function with a file.
 
 
 # %% answer="11.6"
@@ -441,9 +443,8 @@ checks.check("11.6", table)
 # *Difficulty 2 of 5. 5 minutes, 2 lines.*
 #
 # The cell below the answer tests any kernel that claims to return the largest value of each row, as in 11.2. Before you
-# begin, read `broken` there and find its two mistakes. The test needs data: write `data()`, which returns a float32
-# x[M, N], such that the test passes the repaired kernel and fails each of the two mistakes, even if only one of them is
-# left.
+# begin, read `broken` there and find its two mistakes. Then write `data()`, which returns the float32 x[M, N] for the
+# test: the repaired kernel must pass, and a kernel that still has either of the two mistakes must fail.
 
 
 # %% answer="11.7"
@@ -472,8 +473,8 @@ checks.check("11.7", data)
 #
 # A colleague shows you a profile of a training step. The TPU is idle for 40 % of it, in one gap, and a softmax takes 5
 # % of the step and uses next to nothing of the MXU. "I will write a kernel for the softmax," your colleague says. What
-# do you answer? Write your text and run both cells; the check shows ours. Then judge yours: add `checks.assess("11.8",
-# "yes")` below your text, or `"partly"`, or `"no"`.
+# do you answer? Write your text and run both cells; the check shows ours. Then judge yours: add
+# `checks.assess("11.8", "yes")` below your text, or `"partly"`, or `"no"`.
 
 # %% answer="11.8"
 advice = None
@@ -497,9 +498,9 @@ checks.check("11.8", advice)
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
 # A training run has NaN somewhere, and you write a kernel that says where. `census(x)` takes a float32 x[M, N] and
-# returns two arrays of shape [1, N]. The first, in int32, says how many values of each column are NaN or infinite. The
-# second, in float32, is the largest |x| among the other values of the column, or 0 if none is left. M can be anything,
-# and 128 divides N. The kernel reads x once and spills nothing, and its blocks do not grow with M.
+# returns two arrays of shape [1, N]. The first, in int32, counts the values of each column that are NaN or infinite.
+# The second, in float32, is the largest |x| among the other values of the column, or 0 if none is left. M can be
+# anything, and 128 divides N. The kernel reads x once and spills nothing, and its blocks do not grow with M.
 
 # %% answer="11.9"
 census = None
@@ -552,9 +553,9 @@ checks.check("11.9", census)
 #
 # *Difficulty 5 of 5. 30 minutes, 30 lines. Further.*
 #
-# Take a matrix of positive values, and divide it by the sum of each row and then by the sum of each column, six times,
-# as `reference` below does. The whole matrix fits into VMEM. We count the cycles, predicted (compiler), for x[256,
-# 2048]. Par is 16,000.
+# Write `balanced(x)` for a matrix of positive values. It divides each row by its sum and then each column by its sum,
+# and does both six times, as `reference` below does. The whole matrix fits into VMEM. We count the cycles, predicted
+# (compiler), for x[256, 2048]. Par is 16,000.
 
 
 # %% given="11.10"
