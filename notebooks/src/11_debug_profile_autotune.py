@@ -250,8 +250,8 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
 # %% [markdown]
 # Both lines report a write to the same eight rows of the result, one from core 0 and one from core 1; each core is
 # given as (device, core). Here the pipeline does the writing, so the report can only name the call. For your own reads,
-# stores and copies it names the file, the line and the function, and it gives a copy's number in place of the core. One
-# of the four cases in exercise 11.1 can be solved that way.
+# stores and copies it names the file, the line and the function, and a copy appears with a number of its own in place
+# of a core. One of the four cases in exercise 11.1 can be solved that way.
 #
 # ### Which judge sees which bug?
 #
