@@ -30,6 +30,7 @@ RIGHT = [
     ("reduce_scatter", "", 8, "v5e:2x4"),
     ("matmul_reduce_scatter", "", 4, "v5e:2x2"),
 ]
+SMALL = [("matmul_reduce_scatter", "", 2), ("matmul_reduce_scatter", "", 3), ("reduce_scatter", "", 6)]  # no topology
 ENTERED, LEFT, ORDER = "nothing ensures that", "may have left the kernel", "nothing orders the two"
 # (kernel, mistake): the judge that refuses, and what it says
 WRONG = {
@@ -63,7 +64,11 @@ def said():
 
     One process has the devices, and judges all: a second one would start and compile anew.
     """
-    cases = [*RIGHT, *((kernel, mistake, 4, "v5e:2x2") for kernel, mistake in WRONG)]
+    cases = [
+        *RIGHT,
+        *((*case, "v5e:2x2") for case in SMALL),
+        *((kernel, mistake, 4, "v5e:2x2") for kernel, mistake in WRONG),
+    ]
     path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     env = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": path}
     out = subprocess.run(
@@ -82,6 +87,13 @@ def test_right_kernels_pass_every_judge():
         wanted["compiler"] = None if compiler.libtpu_version() is None else True
         assert {judge: passed for judge, (passed, _) in verdicts.items()} == wanted, (case, verdicts)
         assert "predicted (model)" in verdicts["schedule"][1]
+
+
+def test_a_ring_of_another_size_keeps_the_protocol_and_its_values():
+    for case in SMALL:
+        assert [(judge, passed) for judge, passed, *_ in said()[case]][:2] == [("protocol", True), ("numbers", True)], (
+            case
+        )
 
 
 def test_every_planted_mistake_is_refused_by_its_judge_with_what_to_do():
@@ -125,6 +137,13 @@ def test_a_topology_of_another_size_is_refused():
     assert not report.ok and "v5e:2x2 has 4 devices, but the mesh has 2" in str(report.error)
 
 
+@needs_libtpu
+def test_a_topology_that_does_not_exist_is_named():
+    x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    with pytest.raises(ValueError, match="topology is 'v5e:1x2'.*Try \"v5e:2x2\".*not divisible"):
+        compiler.compile_chips(lambda x: x, x, mesh=(2,), axes=("d",), topology="v5e:1x2")
+
+
 def looped(x):
     """Return x, sent by the only device to itself."""
     return rings.sharded(lambda x: rings.permuted(x, 1), P("d"), P("d"))(x)
@@ -142,6 +161,16 @@ def test_a_test_of_one_s_own_asks_these_judges_if_a_mesh_is_given():
         testing.assert_kernel(looped, lambda x: x, x, topology="v5e:2x2")
     with pytest.raises(ValueError, match="budget and costs are for kernels of one chip"):
         testing.assert_kernel(looped, lambda x: x, x, mesh=(1,), budget=judges.Budget(cycles=1))
+
+
+def test_the_schedule_of_small_arrays_stands_for_large_ones():
+    x = jnp.ones((16, 128), jnp.float32)
+    once, twice = (judges.schedule_chips(looped, x, mesh=(1,), scale=scale) for scale in (1000, 2000))
+    assert twice.seconds > 1.5 * once.seconds and {span.lane for span in once.spans} == {"HBM of 0"}
+    with pytest.raises(ValueError, match=r"it needs 64. Try jax.config.update\(.jax_num_cpu_devices., 64\)"):
+        judges.schedule_chips(looped, x, mesh=(64,))
+    with pytest.raises(ValueError, match="chip is 'tpu7x', whose links have no published bandwidth"):
+        judges.schedule_chips(looped, x, mesh=(1,), chip="tpu7x")
 
 
 def test_a_function_that_the_simulator_has_not_is_named():

@@ -33,8 +33,8 @@ def compile_chips(
     ``fn`` calls ``jax.shard_map`` without ``mesh=``: it takes the mesh of its context, here one of shape ``mesh`` with
     the names ``axes``. ``args`` are arrays or ``jax.ShapeDtypeStruct``s, sharded by ``in_specs``; without these each
     chip has all of each. ``topology``: "v5e:2x2", "v5p:2x2x1" ..., with as many devices as the mesh. The report's
-    ``hlo`` has XLA's own collectives, and there are no cycles. Raises ValueError for an unknown chip, and Unavailable
-    if libtpu is not installed or does not start.
+    ``hlo`` has XLA's own collectives, and there are no cycles. Raises ValueError for an unknown chip or topology, and
+    Unavailable if libtpu is not installed or does not start.
     """
     chip = chips.chip(topology.partition(":")[0])
     partitions = int(np.prod(mesh))
@@ -51,6 +51,11 @@ def compile_chips(
             answer = service.compile_module(topology, module, simulate=False, partitions=partitions, **limits)
     except service.WorkerDied as error:
         return Report(ok=False, stage="no answer", error=blame.explained(error, None), **facts)
+    if not answer["ok"] and answer["stage"] == "start" and "opology" in str(answer["error"]):
+        raise ValueError(
+            f'topology is {topology!r}; it must be a chip and the shape of a slice that exists. Try "v5e:2x2", '
+            f'"v5e:2x4", "v6e:2x2" or "v5p:2x2x1". libtpu says: {str(answer["error"]).rpartition("ARGUMENT: ")[2]}'
+        )
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:

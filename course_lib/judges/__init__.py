@@ -12,7 +12,7 @@ compiler    libtpu for a v5e: legal blocks, enough VMEM, operations that the chi
 On request: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, if there is one).
 
 ``judge_chips`` judges kernels that copy to other chips: their protocol, their values, whether they compile for a
-topology, and a predicted (model) time.
+topology, and a predicted (model) time. ``schedule_chips`` returns what that time consists of.
 
 ``judge_gpu`` asks three judges about a kernel for a GPU, and needs no GPU either.
 
@@ -25,6 +25,7 @@ from course_lib.judges.four_judges import JUDGES, NAMES, asked, judge
 from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.many_chips.judge_chips import judge_chips
+from course_lib.judges.many_chips.schedule import schedule_chips
 from course_lib.judges.reading.around_kernels import arithmetic_around
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
@@ -66,5 +67,6 @@ __all__ = [
     "numbers_judge",
     "races_judge",
     "right",
+    "schedule_chips",
     "simulator_judge",
 ]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AbstractDevice, AxisType, PartitionSpec
+from jax.sharding import PartitionSpec
 
-from course_lib import chips, compat, compiler, errors
+from course_lib import chips, compiler, errors
 from course_lib.judges.many_chips import protocol, values
-from course_lib.judges.many_chips.record import Record, record
+from course_lib.judges.many_chips.record import Record, recorded
 from course_lib.judges.many_chips.schedule import schedule
 from course_lib.judges.tolerance.expected import Expected, expected
 from course_lib.judges.verdict import Verdict, complained, refused, skipped
@@ -63,20 +63,6 @@ def judge_chips(
     return verdicts
 
 
-def _recorded(fn: Callable, args: tuple, mesh: tuple[int, ...], axes: tuple[str, ...], chip, mode: str) -> Record:
-    """Run a function on CPU devices, and return what each of them does.
-
-    ``chip``: what Pallas takes the devices for when it asks for their tiles, as ``pltpu.emit_pipeline`` does.
-    ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager").
-    """
-    devices = int(np.prod(mesh))
-    auto = (AxisType.Auto,) * len(axes)
-    on_cpus = jax.make_mesh(mesh, axes, auto, devices=jax.devices("cpu")[:devices])
-    device = AbstractDevice(device_kind=chip.device_kind, num_cores=1, platform="tpu")
-    with jax.set_mesh(on_cpus), compat.attached(device):
-        return record(fn, args, devices, dma_execution_mode=mode)
-
-
 def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[Verdict], Record | None]:
     """Return the verdicts on the protocol and the numbers, and the record if both pass."""
     devices, there = int(np.prod(mesh)), len(jax.devices("cpu"))
@@ -85,7 +71,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[
         next = f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
         return [skipped("protocol", why, next), skipped("numbers", why, next)], None
     try:
-        seen = _recorded(fn, args, mesh, axes, chip, "on_wait")
+        seen = recorded(fn, args, mesh, axes, chip, "on_wait")
     except Exception as error:
         return [refused("protocol", errors.explain(error), ran=False)], None
     if seen.error is not None and not seen.waiting():
@@ -95,7 +81,7 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[
     passed = Verdict(judge="protocol", passed=True)
     if complaint := values.difference(jax.tree.leaves(seen.result), want):
         return [passed, complained("numbers", complaint)], None
-    eager = _recorded(fn, args, mesh, axes, chip, "eager")
+    eager = recorded(fn, args, mesh, axes, chip, "eager")
     if eager.error is not None:
         return [passed, refused("numbers", errors.explain(eager.error))], None
     if complaint := values.difference(jax.tree.leaves(eager.result), want):

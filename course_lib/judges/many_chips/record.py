@@ -10,14 +10,15 @@ import contextlib
 import dataclasses
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import AbstractDevice, AxisType
 
-from course_lib import compat
+from course_lib import chips, compat
 from course_lib.grid import jaxprs
 from course_lib.judges.running.interpreted import quiet
 from course_lib.judges.running.watchdog import watched
@@ -80,7 +81,23 @@ class Record:
         return [e for events in self.events for e in events if e.kind == "wait" and not e.ended]
 
 
-def record(fn: Callable, args: tuple, devices: int, **params) -> Record:
+def recorded(
+    fn: Callable, args: tuple, mesh: Sequence[int], axes: Sequence[str], chip: chips.Chip, mode: str
+) -> Record:
+    """Run ``fn(*args)``, which calls shard_map once without ``mesh=``, on CPU devices, and return what each does.
+
+    ``chip``: what Pallas takes the devices for when it asks for their tiles, as ``pltpu.emit_pipeline`` does.
+    ``mode``: whether a copy is made when it is waited for ("on_wait") or when it is started ("eager").
+    """
+    devices = math.prod(mesh)
+    auto = (AxisType.Auto,) * len(axes)
+    on_cpus = jax.make_mesh(tuple(mesh), tuple(axes), auto, devices=jax.devices("cpu")[:devices])
+    device = AbstractDevice(device_kind=chip.device_kind, num_cores=1, platform="tpu")
+    with jax.set_mesh(on_cpus), compat.attached(device):
+        return _record(fn, args, devices, dma_execution_mode=mode)
+
+
+def _record(fn: Callable, args: tuple, devices: int, **params) -> Record:
     """Run ``jit(fn)(*args)``, a shard_map over so many CPU devices, in the simulator, and return what each device does.
 
     ``params``: of ``pltpu.InterpretParams``. The mesh is that of the caller's context. What the run raises is in the

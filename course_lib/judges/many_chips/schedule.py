@@ -9,12 +9,16 @@ import collections
 import dataclasses
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
+import jax
+
 from course_lib import chips
-from course_lib.judges.many_chips.record import Event, Record
+from course_lib.judges.many_chips.record import Event, Record, recorded
 
 _OTHER_HOP_S = 1e-6  # where no figure is published: that of a v5e
+_IN_HBM = "any", "hbm"  # spaces of the simulator; it copies between HBM and VMEM as well
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,40 @@ class Schedule:
         for span in self.spans:
             seconds[span.lane] += span.end - span.begin
         return dict(seconds)
+
+
+def schedule_chips(
+    fn: Callable,
+    *args,
+    mesh: Sequence[int] = (4,),
+    axes: Sequence[str] = ("d",),
+    chip: str = "v5e",
+    ring: Sequence[int] | None = None,
+    scale: float = 1.0,
+    work: Callable[[Event], float] | None = None,
+) -> Schedule:
+    """Return when each copy of ``fn(*args)`` is under way between chips: predicted (model).
+
+    ``fn``, ``args``, ``mesh``, ``axes`` and ``ring`` are those of ``judge_chips``, which ``fn`` should pass. ``scale``
+    multiplies the bytes of all copies, so that small arrays stand for large ones. ``work(event)`` returns the seconds
+    that the core needs for what it writes at an event; without it, arithmetic takes no time.
+
+    Raises ValueError if this process has fewer CPU devices than the mesh, if the bandwidth of the chip's links is not
+    published, or if a wait never ends, and whatever ``fn`` raises.
+    """
+    target, devices, there = chips.chip(chip), math.prod(mesh), len(jax.devices("cpu"))
+    if there < devices:
+        raise ValueError(
+            f"mesh is {tuple(mesh)}, but this process has {there} CPU devices; it needs {devices}. Try "
+            f'jax.config.update("jax_num_cpu_devices", {max(8, devices)}) before the first array is made.'
+        )
+    if chips.links(chip).link_bandwidth is None:
+        known = [name for name in chips.NAMES if chips.links(name).link_bandwidth]
+        raise ValueError(f"chip is {chip!r}, whose links have no published bandwidth. Choose one of {known}.")
+    seen = recorded(fn, args, mesh, axes, target, "on_wait")
+    if seen.error is not None:
+        raise seen.error
+    return schedule(seen, chip, ring, scale, work or (lambda event: 0.0))
 
 
 def schedule(
@@ -76,7 +114,8 @@ def schedule(
         if event.device == event.target.device:
             lane = f"HBM of {event.device}"
             begin = max(now, free[lane])
-            free[lane] = begin + 2 * size / hbm
+            ends = sum(end.space in _IN_HBM for end in (event.buffer, event.target))
+            free[lane] = begin + ends * size / hbm
             spans.append(Span(lane=lane, event=event, begin=begin, end=free[lane]))
             return free[lane], free[lane]
         way, seconds = hops(event.device, event.target.device), size / links.link_bandwidth

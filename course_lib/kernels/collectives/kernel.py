@@ -11,8 +11,8 @@ VMEM   two buffers each for blocks (bm, K), (K, bn) and (bm, bn); for a sum thre
 Rows travel to the right and to the left, n // 2 devices far. Where n is even, the device opposite is reached both ways,
 and each way carries half of its rows. What all_gather receives already lies in the result, from where it is passed on.
 reduce_scatter adds its own rows to the sum that arrives, and passes on the new sum, rounded to the dtype of the result.
-It receives into two buffers in turn, and tells the sender when one is free. While one half of the rows travels, the
-other is multiplied or added. Gathering and scattering are the transposes of each other, and so are their gradients.
+It receives into three buffers in turn, and tells the sender when one is free, a step before the sender needs it. While
+one half of the rows travels, the other is multiplied or added. The gradient of a gather is a scatter, and vice versa.
 """
 
 import functools
@@ -75,8 +75,11 @@ class _Ring:
 
 
 def _each_way(halves: int):
-    """Return a decorator that runs a function (way, half) for both ways of each half of the rows."""
-    return lambda body: pl.loop(0, 2 * halves)(lambda place: body(place % 2, place // 2))
+    """Return a decorator that runs a function (way, half) for both ways of each half of the rows.
+
+    The half that arrives first comes first: the other one began its way a step earlier, and is behind by a sum.
+    """
+    return lambda body: pl.loop(0, 2 * halves)(lambda place: body(place % 2, (place + place // 2 + 1) % halves))
 
 
 def _gather_kernel(
@@ -89,34 +92,30 @@ def _gather_kernel(
     w_ref, all_ref, o_ref = arrays if multiply else (None, *arrays, None)
     ring, halves = _Ring(axis_name), x_ref.shape[0]
 
-    def copy(step, way, half):  # of what has come in ``step`` steps, one step further
+    def copy(step, way, half, source=None):  # of what has come in ``step`` steps, one step further
         part = all_ref.at[ring.at(way, step), half]
         sems = send_sem.at[step, way, half], recv_sem.at[step, way, half]
-        return pltpu.make_async_remote_copy(part, part, *sems, device_id=ring.next_one(way))
+        return pltpu.make_async_remote_copy(source or part, part, *sems, device_id=ring.next_one(way))
 
     own = pltpu.make_async_copy(x_ref, all_ref.at[ring.me], own_sem)
     own.start()
     ring.enter()
+
+    @_each_way(halves)
+    def _first(way, half):
+        pl.when(ring.carries(way, half, 1))(lambda: copy(0, way, half, x_ref.at[half]).start())
+
     own.wait()
 
     @pl.loop(0, ring.steps + 1)
     def _pass_on(step):
         @_each_way(halves)
         def _part(way, half):
-            @pl.when((step > 0) & ring.carries(way, half, step))
-            def _arrives():
-                copy(step - 1, way, half).wait_recv()
-
-            @pl.when(ring.carries(way, half, step) & ring.carries(way, half, step + 1))
-            def _leaves():
-                copy(step, way, half).start()
-
+            pl.when((step > 0) & ring.carries(way, half, step))(lambda: copy(step - 1, way, half).wait_recv())
+            pl.when((step > 0) & ring.carries(way, half, step + 1))(lambda: copy(step, way, half).start())
             if multiply:
-
-                @pl.when(jnp.where(step > 0, ring.carries(way, half, step), way == 0))
-                def _multiply():
-                    device = ring.at(way, step)
-                    multiply(all_ref.at[device, half], w_ref, o_ref.at[device, half])
+                at, is_here = (ring.at(way, step), half), jnp.where(step > 0, ring.carries(way, half, step), way == 0)
+                pl.when(is_here)(lambda: multiply(all_ref.at[at], w_ref, o_ref.at[at]))
 
     @pl.loop(0, ring.steps)
     def _sent(step):
@@ -127,14 +126,14 @@ def _gather_kernel(
 
 def _scatter_kernel(
     x_ref: Num[Ref, "n halves m K"],
-    *refs,  # w (K, N) with a matmul; then the result (halves, m, N), and buffers (way, slot, halves, m, N)
+    *refs,  # w (K, N) with a matmul; then the result (halves, m, N), and buffers (way, slots, halves, m, N)
     axis_name: str,
     add,  # a function (ref, ..., o_ref)
     multiply,  # None, or a function (part, w_ref, o_ref)
 ) -> None:
     *arrays, send_sem, recv_sem, room_sem = refs
     w_ref, o_ref, in_ref, own_ref = arrays if multiply else (None, *arrays, None)
-    ring, halves = _Ring(axis_name), o_ref.shape[0]
+    ring, (halves, *_), slots = _Ring(axis_name), o_ref.shape, in_ref.shape[1]
     last = ring.steps - 1
 
     def is_sent(step, way, half):
@@ -142,21 +141,22 @@ def _scatter_kernel(
 
     def own(step, way, half):  # of the rows that are sent in this step: they are ``steps - step`` devices from home
         if multiply:
-            return own_ref.at[way, step % 2, half]
+            return own_ref.at[way, step % slots, half]
         return x_ref.at[ring.at(1 - way, ring.steps - step), half]
 
     def compute(step):
         @_each_way(halves)
         def _part(way, half):
-            @pl.when(is_sent(step, way, half) | ((step == ring.steps) & (way == 0)))
-            def _multiply():
-                owner = ring.at(1 - way, ring.steps - step)
-                multiply(x_ref.at[owner, half], w_ref, own(step, way, half))
+            owner = ring.at(1 - way, ring.steps - step)
+            is_mine = is_sent(step, way, half) | ((step == ring.steps) & (way == 0))
+            pl.when(is_mine)(lambda: multiply(x_ref.at[owner, half], w_ref, own(step, way, half)))
+
+    def received(step, way, half):
+        return in_ref.at[way, step % slots, half]
 
     def copy(source, step, way, half):
-        at = way, step % 2, half
-        sems = send_sem.at[at], recv_sem.at[at]
-        return pltpu.make_async_remote_copy(source, in_ref.at[at], *sems, device_id=ring.next_one(way))
+        sems = (sem.at[way, step % slots, half] for sem in (send_sem, recv_sem))
+        return pltpu.make_async_remote_copy(source, received(step, way, half), *sems, device_id=ring.next_one(way))
 
     ring.enter()
     if multiply:
@@ -166,35 +166,34 @@ def _scatter_kernel(
     def _first(way, half):
         pl.when(is_sent(0, way, half))(lambda: copy(own(0, way, half), 0, way, half).start())
 
-    @pl.loop(0, ring.steps)
+    @pl.loop(0, last)
     def _pass_on(step):
         if multiply:
             compute(step + 1)
 
         @_each_way(halves)
-        def _part(way, half):
-            arrived, mine = in_ref.at[way, step % 2, half], own(step + 1, way, half)
+        def _begins_here(way, half):
+            mine = own(step + 1, way, half)
+            pl.when(~is_sent(step, way, half))(lambda: copy(mine, step + 1, way, half).start())
 
+        @_each_way(halves)
+        def _passes_through(way, half):
             @pl.when(is_sent(step, way, half))
-            def _arrives():
-                copy(arrived, step, way, half).wait()
-
-            @pl.when(is_sent(step - 1, way, half) & (step < last))
-            def _is_free():  # the buffer that was received in the step before has been passed on
-                pl.semaphore_signal(room_sem.at[way, half], 1, device_id=ring.next_one(1 - way))
-                pl.semaphore_wait(room_sem.at[way, half], 1)
-
-            @pl.when(is_sent(step, way, half) & (step < last))
             def _sum():
-                add(arrived, mine, arrived)
+                arrived, room = received(step, way, half), room_sem.at[way, half]
+                copy(arrived, step, way, half).wait()  # and what it received a step before has been passed on
+                frees = is_sent(step - 1, way, half) & (step < last - 1)
+                pl.when(frees)(lambda: pl.semaphore_signal(room, 1, device_id=ring.next_one(1 - way)))
+                pl.when(is_sent(step - 2, way, half))(lambda: pl.semaphore_wait(room, 1))
+                add(arrived, own(step + 1, way, half), arrived)
                 copy(arrived, step + 1, way, half).start()
 
-            @pl.when(~is_sent(step, way, half) & (step < last))
-            def _begins_here():
-                copy(mine, step + 1, way, half).start()
-
+    if multiply:
+        compute(ring.steps)
     for half in range(halves):
-        arrived = [in_ref.at[way, last % 2, half] for way in (0, 1) if ring.n > 2 or half == way]
+        arrived = [received(last, way, half) for way in (0, 1) if ring.n > 2 or half == way]
+        for way, source in enumerate(arrived):
+            copy(source, last, way if ring.n > 2 else half, half).wait()
         add(own(ring.steps, 0, half), *arrived, o_ref.at[half])
 
 
@@ -236,11 +235,12 @@ def launch(scatter: bool, x: Array, *w: Array, axis_name: str, sizes, precision=
     columns = w[0].shape[1] if w else k
     halves = 1 if rows % 2 else 2
     part, steps = (halves, rows // halves), max(1, n // 2)
+    slots = 3 if steps > 2 else 2
     multiply = functools.partial(_multiplied, sizes, precision) if w else None
-    sems = pltpu.SemaphoreType.DMA((2 if scatter else steps, 2, halves))
+    sems = pltpu.SemaphoreType.DMA((2, slots, halves) if scatter else (steps, 2, halves))
     if scatter:
         # Buffers in HBM are outputs that nobody reads: the TPU simulator knows no scratch there.
-        view, shapes = (n, *part, k), [(*part, columns), *([(2, 2, *part, columns)] * (2 if w else 1))]
+        view, shapes = (n, *part, k), [(*part, columns), *([(2, slots, *part, columns)] * (2 if w else 1))]
         scratch = [sems, sems, pltpu.SemaphoreType.REGULAR((2, halves))]
         kernel = functools.partial(_scatter_kernel, add=functools.partial(_added, sizes))
     else:
