@@ -18,7 +18,7 @@ import importlib.metadata
 import platform
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import results_page
@@ -90,6 +90,8 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--write writes every row: leave out the word that chooses some")
     if not hardware_utils.num_available_tpu_chips_and_device_id()[0] and not hardware_utils.has_visible_nvidia_gpu():
         jax.config.update("jax_platforms", "cpu")  # otherwise JAX looks for a TPU, and prints what it did not find
+    jax.config.update("jax_num_cpu_devices", 16)  # for the schedules of collectives
+    import collective_rows
     import kernel_rows
 
     from course_lib import compiler
@@ -104,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     show_progress("")
     if not lines:
         parser.error(f"no row contains {arguments.only!r}")
-    text = page(lines, datetime.date.today())
+    text = page(lines, datetime.date.today(), [] if arguments.only else collective_rows.part())
     print(text)
     if arguments.write:
         results_page.write(text)
@@ -216,7 +218,7 @@ def holds_a_kernel(program: str) -> bool:
     return any(name in program for name in ("tpu_custom_call", "mosaic_gpu", "triton"))
 
 
-def page(lines: list[Line], date: datetime.date) -> str:
+def page(lines: list[Line], date: datetime.date, collectives: Sequence[str] = ()) -> str:
     """Return the tables as Markdown that is also readable in a terminal."""
     from course_lib import roofline, vocabulary
 
@@ -231,6 +233,7 @@ def page(lines: list[Line], date: datetime.date) -> str:
         table(HEAD, [cells(line, notes) for line in lines]),
         *models_part(of_models, notes),
         *guide_part(lines, notes),
+        *collectives,
         *measured_part(lines + of_models),
         *(["## Notes", "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []),
     ]

@@ -55,6 +55,21 @@ def test_the_printed_page_runs_alone_with_values_and_derivatives_of_xla(page):
     assert beside_xla(page) == [f"{n} {op}" for n in (1, 3, 4) for op in ops]
 
 
+@needs_libtpu
+def test_the_links_are_busy_while_a_collective_runs():
+    """Predicted (model), of the rows of the table that four devices have: the last sum is what no link hides."""
+    code = "from collective_rows import *; rows = [row(op, 4, '4 MiB') for op in OPS]; "
+    code += "[print(row.seconds / row.least, row.xla) for row in rows]"
+    env = os.environ | {
+        "JAX_NUM_CPU_DEVICES": "4",
+        "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS.parent / 'benchmarks'}",
+    }
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert out.returncode == 0, out.stderr[-3000:]
+    (gather, gather_of_xla), (scatter, _) = (line.split(maxsplit=1) for line in out.stdout.splitlines())
+    assert 1 <= float(gather) < 1.05 and 1 <= float(scatter) < 1.2 and "AllGather" in gather_of_xla
+
+
 def described(*shape, dtype):
     return jax.ShapeDtypeStruct(shape, dtype)
 
