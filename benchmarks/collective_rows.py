@@ -22,7 +22,7 @@ SIZES = {"8 KiB": 8 << 10, "1 MiB": 1 << 20, "4 MiB": 4 << 20, "64 MiB": 64 << 2
 ROWS, COLUMNS = 16, 128  # of what is recorded, in f32: 8 rows travel each way
 TEXT = """\
 For rings of v5e chips, none of which has run them: the copies of a recorded run, one at a time on each link, with the
-scaling book's 45 GB/s a link and 1 us a hop, and {hbm:.0f} GB/s of HBM for what is copied or added on a chip. Arithmetic
+scaling book's 45 GB/s a link and 1 us a hop, and {hbm:.0f} GB/s of HBM for what a chip copies or adds. Arithmetic
 takes no time. *Shard*: the bytes that each device has before it gathers, or gets when it scatters. *At least*: n - 1
 shards through the two links of a device (one at the corner of a slice has no more), or n // 2 hops if they take longer.
 XLA's own collective has no predicted time: its program names an algorithm, and not the copies that it consists of."""
