@@ -38,9 +38,8 @@ class Limits:
     def of(self, bundles: int) -> dict:
         """Return the service's limits for a program that issues about ``bundles`` bundles."""
         long = bundles > 500_000  # shorter ones fit into the warm child's limits
-        patience = (
-            6 if environment.building() or environment.under_nbval() else 1
-        )  # no learner waits, and others compute
+        nobody_waits = environment.building() or environment.under_nbval()  # and others may compute
+        patience = 6 if nobody_waits else 1
         seconds = patience * service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # measured: 10 to 20 us each
         memory = service.MEMORY_BYTES + (bundles * 4_000 if long else 0)  # 1.6 GB for a million
         return {
