@@ -312,7 +312,7 @@ for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
 # below `y_ref`, between HBM and VMEM.
 
 
-# %%
+# %% tags=["predict"]
 def add_with_a_lazy_y(x, y):
     block = pl.BlockSpec((1024,), lambda i: (i,))
     lazy = pl.BlockSpec((1024,), lambda i: (i // 2,))
@@ -323,7 +323,7 @@ def add_with_a_lazy_y(x, y):
 
 viz.grid_player(add_with_a_lazy_y, vector, vector)
 
-# %%
+# %% tags=["predict"]
 for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
     print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
 

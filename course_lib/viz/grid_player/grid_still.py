@@ -156,5 +156,5 @@ def _legend(states: set[int], held_before: bool) -> draw.Panel:
         x += 38 + draw.width_of(words)
     if not held_before:
         return draw.Panel(body, 16)
-    note = "In VMEM, the blue buffer is in use. The other still shows the previous block, and is free for the next one."
+    note = "In VMEM, the blue buffer is in use. Another that still shows a block is free for the next one."
     return draw.Panel(body + draw.label(0, 33, note, fill=draw.MUTED), 38)
