@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 import jax
+from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import pjit as _pjit
 from jax._src import source_info_util as _source_info
@@ -156,6 +157,11 @@ def trace_kernels_anew() -> None:
         return keeps_traces(unknown, *args, **kwargs)
 
     _pallas_call._trace_kernel_to_jaxpr = traces_anew
+
+
+def mesh_axes(sizes: dict[str, int]) -> contextlib.AbstractContextManager:
+    """Let ``lax.axis_index`` and ``lax.axis_size`` know these axes, as inside a shard_map over them."""
+    return _core.extend_axis_env_nd(list(sizes.items()))
 
 
 @contextlib.contextmanager

@@ -336,7 +336,7 @@ def test_a_report_without_cycles_is_no_score(agreed):
 @pytest.mark.parametrize(
     "fields, says",
     [
-        ({"unit": "seconds", "par": 1}, 'unit is \'seconds\'; it may be "bytes" or "cycles"'),
+        ({"unit": "seconds", "par": 1}, 'unit is \'seconds\'; it may be "bytes", "cycles" or "ns"'),
         ({"unit": "bytes", "par": 0}, "par is 0; it is a whole number of bytes, 1 or more"),
         ({"unit": "cycles", "par": 1.5}, "par is 1.5; it is a whole number of cycles"),
     ],

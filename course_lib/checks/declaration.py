@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from course_lib import judges, text
 from course_lib.checks import inputs
 from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
-from course_lib.checks.kinds.golf import Golf
+from course_lib.checks.kinds.golf import NANOSECONDS, Golf
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -52,11 +52,27 @@ def _judged(task: Exercise) -> str:
         return f"golf is {task.golf!r:.60}; for the kind golf, and for no other, it is a Golf: a unit and par."
     if task.listing:
         return "listing is for the kinds that ask; put the code of this one into its notebook."
+    if task.mesh is not None and (complaint := _on_many_chips(task)):
+        return complaint
+    if task.mesh is None and getattr(task.golf, "unit", "") == NANOSECONDS:
+        return "golf counts ns; without a mesh it counts bytes or cycles."
     if strange := set(task.judges) - set(judges.JUDGES):
         return f"judges has {', '.join(sorted(strange))}; there are {', '.join(judges.JUDGES)}."
     if not task.judges or not task.chips:
         return "judges and chips may not be empty."
     return _runnable(task)
+
+
+def _on_many_chips(task: Exercise) -> str:
+    """Return what is wrong with an exercise for several chips; "" if nothing is."""
+    if not isinstance(task.mesh, judges.Mesh):
+        return f"mesh is {task.mesh!r:.60}; it is a judges.Mesh."
+    for_one = ("gradient", "budget", "also_at", "probes", "slips")
+    if given := [name for name in for_one if getattr(task, name)]:
+        return f"{given[0]} is for kernels on one chip; with a mesh only judge_chips is asked."
+    if (task.golf is not None) != (getattr(task.golf, "unit", "") == NANOSECONDS):
+        return f'golf counts {task.golf.unit}; with a mesh it counts "{NANOSECONDS}".'
+    return ""
 
 
 def _runnable(task: Exercise) -> str:

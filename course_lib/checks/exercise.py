@@ -9,7 +9,7 @@ from collections.abc import Callable
 from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.checks.kinds.golf import Golf
-from course_lib.judges import JUDGES, Budget, Gradient, Probe, Slip
+from course_lib.judges import JUDGES, Budget, Gradient, Mesh, Probe, Slip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class Exercise:
     judged: str = ""  # the name passed to check, if it differs from ``defines``
     judges: tuple[str, ...] = tuple(JUDGES)  # a budget and an attached chip are further judges
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
+    mesh: Mesh | None = None  # of what one device of several does: judge_chips decides then, and asks all its judges
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     also_at: Callable[[], list[tuple]] | None = None  # the arguments that ``also`` looks at: their numbers count too

@@ -1,5 +1,6 @@
 """The doctor: where the notebook runs, which judges work here, why others do not, and what to do about it."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -13,19 +14,23 @@ from course_lib import chips, compat, compiler, environment
 from course_lib.checks import cards
 from course_lib.compiler.child import idle, service
 
+CPU_DEVICES = 8  # that kernels for several chips are simulated on; one that nobody uses costs nothing
 SUPPORTED_JAX = ((0, 11, 2), (0, 13))
 
 
 def start() -> None:
     """Prepare a notebook, and print one line about where it runs.
 
-    With no TPU attached, JAX is told not to look for one, and every ``pallas_call`` runs in the TPU simulator, so that
-    the same cells work on a laptop and on a chip. The compiler's process is started in the background.
+    JAX gets eight CPU devices for kernels on several chips. With no TPU attached, it is told not to look for one, and
+    every ``pallas_call`` runs in the TPU simulator, so that the same cells work on a laptop and on a chip. The
+    compiler's process is started in the background.
     """
     os.environ.setdefault("KERAS_BACKEND", "jax")
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # its first import may log how long it takes
     if problem := jax_problem():
         raise SystemExit(problem)
+    with contextlib.suppress(RuntimeError):  # JAX is in use already, so it is too late
+        jax.config.update("jax_num_cpu_devices", CPU_DEVICES)
     where = "in Colab" if environment.on_colab() else "on this machine"
     if chips.on_a_tpu():
         device = f"on {jax.devices()[0].device_kind}; kernels run on the chip"

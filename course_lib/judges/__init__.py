@@ -25,7 +25,8 @@ from course_lib.judges.four_judges import JUDGES, NAMES, asked, judge
 from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.many_chips.judge_chips import judge_chips
-from course_lib.judges.many_chips.schedule import schedule_chips
+from course_lib.judges.many_chips.mesh import Mesh
+from course_lib.judges.many_chips.schedule import Schedule, schedule_chips
 from course_lib.judges.reading.around_kernels import arithmetic_around
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
@@ -49,6 +50,8 @@ __all__ = [
     "BlockMap",
     "Budget",
     "Expected",
+    "Mesh",
+    "Schedule",
     "Trial",
     "Verdict",
     "arithmetic_around",

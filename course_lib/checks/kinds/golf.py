@@ -18,14 +18,14 @@ import jax
 
 from course_lib import chips, compiler, cost, environment, grid, judges, text, vocabulary
 from course_lib.checks import asking
-from course_lib.checks.kinds import kernel
+from course_lib.checks.kinds import kernel, many_chips
 from course_lib.checks.result import Result, not_yet
 from course_lib.grid import jaxprs
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-BYTES, CYCLES = "bytes", "cycles"
+BYTES, CYCLES, NANOSECONDS = "bytes", "cycles", "ns"
 ABOVE_PAR = "the judges agree, but the score is above par."
 NO_SCORE = "the judges agree, but there is no score."
 SKIPPED = "skipped: its score."
@@ -37,28 +37,32 @@ _FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_p
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Golf:
-    """The limit on a score: ``par`` is the largest that passes, in ``unit`` ("bytes" to and from HBM, or "cycles").
+    """The limit on a score: ``par`` is the largest that passes, in ``unit``.
+
+    The unit is "bytes" to and from HBM, "cycles", or for kernels on several chips "ns" of the predicted (model) time.
 
     The score of our own answer is not stored here: the build computes it (``ours``).
     """
 
     unit: str
     par: int
-    # Cycles only: the scored arguments, if they are too large for all judges. The numbers judge runs arrays;
+    # Cycles and ns only: the scored arguments, if they are too large for all judges. The numbers judge runs arrays;
     # jax.ShapeDtypeStructs are only compiled, so give a floor that exposes a kernel that skips work.
     at: Callable[[], tuple] | None = None
+    scale: float = 1.0  # ns only: what the bytes of all copies are multiplied by
+    work: Callable | None = None  # ns only: event -> the seconds that the core needs for what it writes there
     floor: int = 0  # cycles only: what the work takes at the chip's peak; a lower score means skipped work
 
     def __post_init__(self) -> None:
-        if self.unit not in (BYTES, CYCLES):
-            raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}" or "{CYCLES}".')
+        if self.unit not in (BYTES, CYCLES, NANOSECONDS):
+            raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}", "{CYCLES}" or "{NANOSECONDS}".')
         if type(self.par) is not int or self.par < 1:
             raise ValueError(f"par is {self.par!r}; it is a whole number of {self.unit}, 1 or more.")
         if self.floor and (self.unit != CYCLES or self.floor >= self.par):
             raise ValueError(f"floor is {self.floor!r}; it is for cycles, and below par.")
-        if self.at is not None and self.unit != CYCLES:
+        if self.at is not None and self.unit == BYTES:
             raise ValueError(
-                "at= is for cycles: bytes are counted for the first arguments, which every judge has seen."
+                "at= is for cycles and ns: bytes are counted for the first arguments, which every judge has seen."
             )
 
 
@@ -75,10 +79,11 @@ def result(task: Exercise, defined: object) -> Result:
     said = kernel.result(task, defined)
     if not said.passed:
         return said
-    if task.golf.at and (refusal := asking.refused_at(task, task.build(defined), task.golf.at(), "that is scored")):
+    of_cycles = task.golf.at and task.golf.unit == CYCLES
+    if of_cycles and (refusal := asking.refused_at(task, task.build(defined), task.golf.at(), "that is scored")):
         return dataclasses.replace(refusal, report=said.report)
     try:
-        report = _scored(task, defined) if task.golf.at else said.report
+        report = _scored(task, defined) if of_cycles else said.report
         value = score(task, defined, report)
     except compiler.Unavailable as error:  # the score is unknown here: not passed, but nothing is wrong with the answer
         why = f"The judges agree. The TPU's compiler predicts the cycles, and this machine does not have it. {error}"
@@ -110,6 +115,8 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     asked for and no compiler is there.
     """
     fn, case = task.build(defined), task.arguments()[0]
+    if task.golf.unit == NANOSECONDS:
+        return round(many_chips.scheduled(task, fn).seconds * 1e9)
     if task.golf.unit == CYCLES:
         report = report or _scored(task, defined)
         if report.cycles is None and (stopped := _stopped(report)):
@@ -197,8 +204,10 @@ def ours(id: str) -> int | None:
 
 
 def said(value: int, unit: str) -> str:
-    """Return a score in words: "4,312 bytes"; cycles are marked as predicted by the compiler."""
-    return f"{value:,} {unit}" + (f", {vocabulary.COMPILER}" if unit == CYCLES else "")
+    """Return a score in words: "4,312 bytes"; predictions say whose they are."""
+    return f"{value:,} {unit}" + {CYCLES: f", {vocabulary.COMPILER}", NANOSECONDS: f", {vocabulary.MODEL}"}.get(
+        unit, ""
+    )
 
 
 def announce(id: str, answer: object) -> None:
@@ -237,6 +246,13 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
     """Return (the score, par, and where most of it goes; what to look at)."""
     golf, best = task.golf, ours(task.id)
     par = f"par is {golf.par:,}" + (f", ours {best:,}" if best is not None else "")
+    if golf.unit == NANOSECONDS:
+        lane, share = many_chips.scheduled(task, task.build(defined)).busiest()
+        return (
+            f"It takes {said(value, NANOSECONDS)}; {par}. The busiest is {lane}, {text.percent(share)} of the time.",
+            "keep that one busy all the time: start a copy as soon as what it sends is there, and compute while it is "
+            "under way.",
+        )
     if golf.unit == CYCLES:
         whole = f'checks.report("{task.id}") shows the whole report.'
         return (

@@ -12,6 +12,7 @@ import numpy as np
 from course_lib import compiler, errors, judges
 from course_lib.checks import one_pass
 from course_lib.checks.asking import ask_judges, refused_at, trials_of
+from course_lib.checks.kinds import many_chips
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -34,8 +35,9 @@ def result(task: Exercise, defined: object) -> Result:
         fn = task.build(defined)
     except Exception as error:
         not_built = error
-    trials = trials_of(task, fn, cases)
-    if not _attempted(task, defined, trials[0], not_built):
+    trials = [] if task.mesh else trials_of(task, fn, cases)
+    walk = (lambda: many_chips.walk(task, fn, cases[0])) if task.mesh else lambda: trials[0].walk
+    if not _attempted(task, defined, walk, not_built):
         return not_attempted(task.id, f"write {task.defines}")
     if complaint := _unfit(task, defined, cases[0]):
         return not_yet(task.id, "the check cannot judge that.", *complaint)
@@ -45,22 +47,14 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, getattr(not_built, "headline", "") or _NOT_BUILT, what, next)
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
-    with progress.shown(f"judging {task.id}") as say:
-        of_gradient = _gradient_trials(task, fn, cases)
-        judged = task.judges
-        if "numbers" in judged and _all_run_in(of_gradient, trials):
-            judged = ("numbers",)  # the others judge its kernels within the gradient
-        refusal, agreed, report = ask_judges(task, trials, task.budget, say, asked=judged)
-        if refusal is None and task.gradient is not None:
-            say(f"judging {task.id}: its gradient")
-            refusal, more, its_report = _gradient_heard(task, of_gradient, say)
-            agreed, report = agreed + more, its_report or report
+    of_gradient = _gradient_trials(task, fn, cases)
+    refusal, agreed, report = many_chips.heard(task, fn) if task.mesh else _heard(task, trials, of_gradient)
     if refusal is not None:
         return refusal
     if complaint := _further_demand(task, defined):
         headline, what, next = complaint
         return not_yet(task.id, headline, what, next, report=report)
-    for trial in (trials[0], *of_gradient[:1]):
+    for trial in (*trials[:1], *of_gradient[:1]):
         if complaint := one_pass.complaint(trial):
             return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     for case in task.also_at() if task.also_at else []:
@@ -69,6 +63,22 @@ def result(task: Exercise, defined: object) -> Result:
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
     achieved = task.achieved(defined) if callable(task.achieved) else task.achieved
     return passed(task.id, f"{achieved}: {agreement}" if achieved else agreement, report=report)
+
+
+def _heard(
+    task: Exercise, trials: list[judges.Trial], of_gradient: list[judges.Trial]
+) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
+    """Run the judges on a function, then on its gradient if one is asked for; the result is that of ``ask_judges``."""
+    with progress.shown(f"judging {task.id}") as say:
+        judged = task.judges
+        if "numbers" in judged and _all_run_in(of_gradient, trials):
+            judged = ("numbers",)  # the others judge its kernels within the gradient
+        refusal, agreed, report = ask_judges(task, trials, task.budget, say, asked=judged)
+        if refusal is not None or task.gradient is None:
+            return refusal, agreed, report
+        say(f"judging {task.id}: its gradient")
+        refusal, more, its_report = _gradient_heard(task, of_gradient, say)
+        return refusal, agreed + more, its_report or report
 
 
 def _gradient_trials(task: Exercise, fn: Callable, cases: list[tuple]) -> list[judges.Trial]:
@@ -104,19 +114,19 @@ def _gradient_heard(
     return ask_judges(task, trials, asked.budget, say, "its gradient", few=True)
 
 
-def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: Exception | None) -> bool:
+def _attempted(task: Exercise, defined: object, walk: Callable, not_built: Exception | None) -> bool:
     """Whether the answer has been started: False for a stub, or for kernels with no code in them."""
     try:
         if not_built is not None:
             raise not_built
-        walk = trial.walk
+        calls = walk().calls
     except NotImplementedError as error:
         return bool(str(error))  # a bare one is a stub; those of JAX and Keras have a text
     except Exception:
         return True
     if task.defines == getattr(defined, "__name__", ""):
         return True  # the answer is what is judged, and it is not empty
-    kernels = [named(call.name, defined) for call in walk.calls]
+    kernels = [named(call.name, defined) for call in calls]
     return not kernels or not all(map(does_nothing, kernels))
 
 

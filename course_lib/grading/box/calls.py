@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.interpreters import partial_eval
 
-from course_lib import chips, grid
+from course_lib import chips, compat, grid
 from course_lib.grading.box import values, writing
 
 # The memories that a block spec may name, by the word that is sent.
@@ -61,8 +61,13 @@ def type_of(tag: str, parts: list) -> object:
     return jax.ShapeDtypeStruct(values.sizes(shape), found)
 
 
-def answered(fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callable) -> list:
-    """Return ["value", ...] for plain arguments, or ["program", jaxpr, structure] if some are types of arrays."""
+def answered(
+    fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callable, axes: dict[str, int] | None = None
+) -> list:
+    """Return ["value", ...] for plain arguments, or ["program", jaxpr, structure] if some are types of arrays.
+
+    ``axes``: the sizes of the mesh axes, if ``fn`` is what one device of several does.
+    """
     leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_type)
     places = [n for n, leaf in enumerate(leaves) if _is_type(leaf)]
     if not places:
@@ -76,7 +81,7 @@ def answered(fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callab
         return fn(*args, **kwargs)
 
     types = [leaves[n] for n in places]
-    with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
+    with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False), compat.mesh_axes(axes or {}):
         if any(isinstance(t, state.AbstractRef) for t in types):
             jaxpr, result = _traced_with_refs(traced, types)
         else:

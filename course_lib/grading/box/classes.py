@@ -39,10 +39,10 @@ _MODULES = (
 # Operations from modules that also define others, which may not leave: mutable arrays, and sums over a mapped axis.
 _SINGLE = {
     "jax._src.core": ("freeze", "new_ref"),
-    "jax._src.lax.parallel": ("pmax", "pmin", "psum"),
+    "jax._src.lax.parallel": ("axis_index", "pmax", "pmin", "psum"),
 }
 # Those of them that leave the program: for another device, the host, or opaque code.
-_BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print", "barrier_semaphore")
+_BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print")
 
 # Calls that are inlined, with the parameter that holds what they call. A custom batching rule has been applied before.
 CALLS = {

@@ -7,9 +7,9 @@ Each request is a list, and so is each answer:
 
     ["run", source]             ["ok"] or ["raised", [[class, text], ...], line]: root cause first, then the line
     ["what", name, defines]     what the cells have defined by that name
-    ["call", ref, args, kwargs, chip]
+    ["call", ref, args, kwargs, chip, axes]    axes: [[name, size], ...] of the mesh; [] on one chip
                                 ["value", ...], ["program", jaxpr, structure], ["raised", ...] or ["unportable", text]
-    ["method", ref, name, args, kwargs, chip]
+    ["method", ref, name, args, kwargs, chip, axes]
     and those of ``layers_inside``
 
 While a function is called, ["back", ref, method, args] asks for a method of an object that was lent to it, and the
@@ -95,15 +95,15 @@ class Box:
             return ["missing"]
         return ["value", self.written(self.names[name], defines), [list(pair) for pair in self.assessed.items()]]
 
-    def call(self, ref: int, args: object, kwargs: object, chip: str) -> list:
-        return self.called(self.held[ref], args, kwargs, chip)
+    def call(self, ref: int, args: object, kwargs: object, chip: str, axes: list) -> list:
+        return self.called(self.held[ref], args, kwargs, chip, axes)
 
-    def method(self, ref: int, name: str, args: object, kwargs: object, chip: str) -> list:
-        return self.called(getattr(self.held[ref], name), args, kwargs, chip)
+    def method(self, ref: int, name: str, args: object, kwargs: object, chip: str, axes: list) -> list:
+        return self.called(getattr(self.held[ref], name), args, kwargs, chip, axes)
 
-    def called(self, fn, args: object, kwargs: object, chip: str) -> list:
+    def called(self, fn, args: object, kwargs: object, chip: str, axes: list) -> list:
         """Call ``fn`` with plain values, or trace it if some arguments are types of arrays."""
-        return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written)
+        return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written, dict(map(tuple, axes)))
 
     def read(self, node: object) -> object:
         return values.read(node, self._given)

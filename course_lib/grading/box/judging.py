@@ -48,7 +48,7 @@ def judged(task, ask) -> list:
     from course_lib.checks.result import NOT_YET
     from course_lib.grading.box.standin import Answers
 
-    answers = Answers(ask, task.chips[0])
+    answers = Answers(ask, task.chips[0], task.mesh.sizes if task.mesh else None)
     try:
         defined, assessed = answers.defined(task.judged or task.defines, task.defines)
     except NameError as error:

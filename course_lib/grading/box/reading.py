@@ -181,6 +181,9 @@ class _Reader:
             if isinstance(name, str) and name in classes.effects():
                 found.add(classes.effects()[name])
                 continue
+            if name == "axis" and isinstance(atom, str):
+                found.add(core.NamedAxisEffect(atom))
+                continue
             kind = classes.classes().get(name) if isinstance(name, str) else None
             if kind is None or not issubclass(kind, state.RefEffect):
                 raise Damaged(f"it has the effect {str(name)[:60]!r}.")

@@ -23,8 +23,8 @@ from course_lib.grading.box.values import Damaged, items
 class Answers:
     """A judge's queries to the box. ``ask`` takes a request and returns the answer, both nodes."""
 
-    def __init__(self, ask: Callable[[list], object], chip: str = "v5e"):
-        self.ask, self.chip = ask, chip
+    def __init__(self, ask: Callable[[list], object], chip: str = "v5e", axes: dict[str, int] | None = None):
+        self.ask, self.chip, self.axes = ask, chip, [list(pair) for pair in (axes or {}).items()]
         self.programs: dict[str, tuple] = {}  # by request, because JAX asks for the same trace repeatedly
         self.lent: list = []  # objects that stay here, and are called from the box
 
@@ -85,7 +85,7 @@ class Answers:
         """Return what the box's function returns for plain values, or what its program returns for arrays."""
         node, arrays = calls.arguments(args, self._lent)
         named, more = calls.arguments(kwargs, self._lent)
-        request = [*request, node, named, self.chip]
+        request = [*request, node, named, self.chip, self.axes]
         if not arrays + more:
             return self.value(items(self._or_raised(self.asked(request), "value"), 1)[0])
         key = repr(request)

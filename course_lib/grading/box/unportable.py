@@ -1,7 +1,7 @@
 """What cannot leave a box, in one sentence each, with what to write instead."""
 
 _PYTHON = "calls back into Python while it runs. Compute it with jax.numpy, or in the kernel"
-_DEVICES = "is for several devices. Call the kernel without it: one device computes the answer here"
+_DEVICES = "is for several devices. Call the kernel without it; a kernel copies to another device by itself"
 
 # By operation, or by the start of its name.
 _INSTEAD = {
@@ -17,7 +17,6 @@ _INSTEAD = {
     "all_to_all": _DEVICES,
     "ppermute": _DEVICES,
     "reduce_scatter": _DEVICES,
-    "axis_index": _DEVICES,
     "custom_partitioning": _DEVICES,
     "run_state": "runs a function over refs. Write it with arrays, or in the kernel",
     "compute_on": "moves work to the host. Leave compute_on out",

@@ -93,6 +93,8 @@ class _Writer:
             plain = f"{type(effect).__module__}.{name}"
             if plain in classes.effects():
                 found.append([plain, None])
+            elif isinstance(effect, core.NamedAxisEffect):
+                found.append(["axis", effect.name])
             elif kind is not None:
                 found.append([kind, self._atom(effect.input)])
             elif name not in classes.SHOWN:

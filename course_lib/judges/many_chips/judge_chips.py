@@ -104,10 +104,8 @@ def _timed(seen: Record, chip: str, ring: Sequence[int] | None) -> Verdict:
     if chips.links(chip).link_bandwidth is None:
         return skipped("schedule", f"The bandwidth of one link of a {chip} is not published.")
     found = schedule(seen, chip, ring)
-    busy = found.busy()
-    if not busy:
+    lane, share = found.busiest()
+    if not lane:
         return Verdict(judge="schedule", passed=True, message="Nothing is copied between devices.")
-    lane = max(busy, key=busy.get)
-    share = busy[lane] / found.seconds
     text = f"{found.seconds * 1e6:.2f} us, predicted (model); the busiest is {lane}, {share:.0%} of the time."
     return Verdict(judge="schedule", passed=True, message=text)

@@ -45,6 +45,12 @@ class Schedule:
             seconds[span.lane] += span.end - span.begin
         return dict(seconds)
 
+    def busiest(self) -> tuple[str, float]:
+        """Return the lane that is busy longest, and for what share of the time; ("", 0.0) if nothing is copied."""
+        busy = self.busy()
+        lane = max(busy, key=busy.get, default="")
+        return lane, busy[lane] / self.seconds if lane else 0.0
+
 
 def schedule_chips(
     fn: Callable,
