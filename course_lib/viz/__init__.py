@@ -28,6 +28,7 @@ from course_lib.viz.pictures.trace_lanes import trace_lanes
 from course_lib.viz.pipeline_chart.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.pipeline_chart.predicted_trace import predicted_trace
 from course_lib.viz.precision_explorer.precision_explorer import PrecisionExplorer, precision_explorer
+from course_lib.viz.ring_player.ring_player import RingPlayer, ring_player
 from course_lib.viz.roof_plot.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roof_plot.roofs import Point, three_roofs
 from course_lib.viz.softmax_stepper.softmax_stepper import SoftmaxStepper, softmax_stepper
@@ -49,6 +50,7 @@ __all__ = [
     "PipelineChart",
     "Point",
     "PrecisionExplorer",
+    "RingPlayer",
     "RoofPlot",
     "SoftmaxStepper",
     "Sparse",
@@ -75,6 +77,7 @@ __all__ = [
     "plot_picture",
     "precision_explorer",
     "predicted_trace",
+    "ring_player",
     "roof_plot",
     "search_map",
     "softmax_stepper",

@@ -29,6 +29,7 @@ class Span:
     event: Event
     begin: float  # seconds
     end: float
+    cause: Event | None = None  # what arrived last before the device started this
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,9 @@ class Schedule:
 
     seconds: float
     spans: tuple[Span, ...]
+    waits: tuple[Span, ...]  # when "device 2" waits, and the event that it waits in
+    ring: tuple[int, ...]  # the devices in the order in which links join them
+    record: Record
 
     def busy(self) -> dict[str, float]:
         """Return the seconds that each lane is busy."""
@@ -114,7 +118,7 @@ def schedule(
         on_the_way = [ring[(place[one] + n * step) % devices] for n in range(count + 1)]
         return [f"link {a} to {b}" for a, b in itertools.pairwise(on_the_way)]
 
-    def copied(event: Event, now: float) -> tuple[float, float]:
+    def copied(event: Event, now: float, cause: Event | None) -> tuple[float, float]:
         """Return (when the source has been read, when the target has been written)."""
         size = event.amount * scale
         if event.device == event.target.device:
@@ -122,21 +126,28 @@ def schedule(
             begin = max(now, free[lane])
             ends = sum(end.space in _IN_HBM for end in (event.buffer, event.target))
             free[lane] = begin + ends * size / hbm
-            spans.append(Span(lane=lane, event=event, begin=begin, end=free[lane]))
+            spans.append(Span(lane=lane, event=event, begin=begin, end=free[lane], cause=cause))
             return free[lane], free[lane]
         way, seconds = hops(event.device, event.target.device), size / links.link_bandwidth
         begin = max([now, *(free[lane] - n * hop for n, lane in enumerate(way))])
         for n, lane in enumerate(way):
             free[lane] = begin + n * hop + seconds
-            spans.append(Span(lane=lane, event=event, begin=begin + n * hop, end=free[lane]))
+            spans.append(Span(lane=lane, event=event, begin=begin + n * hop, end=free[lane], cause=cause))
         return begin + seconds, begin + len(way) * hop + seconds
 
-    return Schedule(seconds=_played(record, copied, hops, hop, work, spans), spans=tuple(spans))
+    waits: list[Span] = []
+    seconds = _played(record, copied, hops, hop, work, spans, waits)
+    return Schedule(seconds=seconds, spans=tuple(spans), waits=tuple(waits), ring=ring, record=record)
 
 
-def _played(record: Record, copied: Callable, hops: Callable, hop: float, work: Callable, spans: list[Span]) -> float:
-    """Return when the last event is over, once all are played. ``spans`` gets the work of the cores."""
+def _played(
+    record: Record, copied: Callable, hops: Callable, hop: float, work: Callable, spans: list[Span], waits: list[Span]
+) -> float:
+    """Return when the last event is over, once all are played. ``spans`` gets the cores' work, ``waits`` the waits."""
     held, blocked, at = collections.Counter(), {}, [0] * len(record.events)
+    arrived: dict = {}  # semaphore -> the event of what arrived there last
+    cause: list[Event | None] = [None] * len(record.events)
+    since: dict[int, float] = {}  # device -> when its wait began
     ticks, last = itertools.count(), 0.0
     queue = [(0.0, next(ticks), ("goes on", device)) for device in range(len(record.events))]
 
@@ -148,6 +159,7 @@ def _played(record: Record, copied: Callable, hops: Callable, hop: float, work: 
         last = max(last, now)
         if what[0] == "arrives":
             held[what[1]] += what[2]
+            arrived[what[1]] = what[3]
             if what[1] in blocked:
                 later(now, ("goes on", blocked.pop(what[1])))
             continue
@@ -157,18 +169,24 @@ def _played(record: Record, copied: Callable, hops: Callable, hop: float, work: 
             if event.kind == "wait":
                 if held[event.semaphore] < event.amount:
                     blocked[event.semaphore] = device
+                    since.setdefault(device, now)
                     break
                 held[event.semaphore] -= event.amount
+                cause[device] = arrived.get(event.semaphore)
+                if device in since:
+                    waits.append(Span(lane=f"device {device}", event=event, begin=since.pop(device), end=now))
             elif event.kind == "start":
-                sent, arrived = copied(event, now)
-                later(arrived, ("arrives", event.semaphore, event.amount))
+                read, written = copied(event, now, cause[device])
+                later(written, ("arrives", event.semaphore, event.amount, event))
                 if event.send_semaphore:
-                    later(sent, ("arrives", event.send_semaphore, event.amount))
+                    later(read, ("arrives", event.send_semaphore, event.amount, event))
             elif event.kind == "signal":
-                later(now + hop * len(hops(device, event.semaphore.device)), ("arrives", event.semaphore, event.amount))
+                there = now + hop * len(hops(device, event.semaphore.device))
+                later(there, ("arrives", event.semaphore, event.amount, event))
             at[device] += 1
             if event.kind == "write" and (seconds := work(event)):
-                spans.append(Span(lane=f"core of {device}", event=event, begin=now, end=now + seconds))
+                lane, then = f"core of {device}", now + seconds
+                spans.append(Span(lane=lane, event=event, begin=now, end=then, cause=cause[device]))
                 later(now + seconds, ("goes on", device))
                 break
     if any(place < len(events) for place, events in zip(at, record.events, strict=True)):

@@ -1,0 +1,122 @@
+// The ring player: drawing and controls. Python made the bars, the moments and the words. dom.js comes before this file.
+
+const SIDE = 220, RADIUS = 82, DEVICE = 18; // of the ring, in its own units
+
+// Returns where each device stands: the first of the ring at the top, the others clockwise.
+function placesOf(ring) {
+  return new Map(ring.map((device, place) => {
+    const angle = (2 * Math.PI * place) / ring.length - Math.PI / 2;
+    return [device, [SIDE / 2 + RADIUS * Math.cos(angle), SIDE / 2 + RADIUS * Math.sin(angle)]];
+  }));
+}
+
+// Draws an arrow a little to the left of the line between two devices, so that two ways stand apart.
+function drawArrow(parent, [x1, y1], [x2, y2], kind) {
+  const length = Math.hypot(x2 - x1, y2 - y1), ux = (x2 - x1) / length, uy = (y2 - y1) / length;
+  const from = [x1 + ux * (DEVICE + 4) + uy * 6, y1 + uy * (DEVICE + 4) - ux * 6];
+  const to = [x2 - ux * (DEVICE + 6) + uy * 6, y2 - uy * (DEVICE + 6) - ux * 6];
+  const barb = (a) => `${to[0] - 10 * (ux * Math.cos(a) - uy * Math.sin(a))} ${to[1] - 10 * (uy * Math.cos(a) + ux * Math.sin(a))}`;
+  draw(parent, "path", { d: `M${from.join(" ")}L${to.join(" ")}M${barb(0.5)}L${to.join(" ")}L${barb(-0.5)}`, class: `course-arrow course-kind-${kind}` });
+}
+
+function render({ model, el }) {
+  const ring = model.get("ring"), lanes = model.get("lanes"), bars = model.get("bars"), waits = model.get("waits");
+  const times = model.get("times"), said = model.get("said"), end = model.get("end"), last = times.length - 1;
+  const at = placesOf(ring);
+  const root = rootOf(el, "course-ring");
+  make(root, "strong", "course-title", model.get("title"));
+  const controls = make(root, "div", "course-controls");
+  const back = button(controls, "course-back", "◀", "One moment back (left arrow)");
+  const next = button(controls, "course-next", "▶", "One moment forward (right arrow)");
+  const slider = make(controls, "input", "course-slider"), clock = make(controls, "span", "course-at");
+  Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Moment" });
+  const words = make(root, "p", "course-caption");
+  words.setAttribute("aria-live", "polite");
+
+  const sides = make(root, "div", "course-sides");
+  const circle = draw(sides, "svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, class: "course-circle", role: "img" });
+  ring.forEach((device, place) => {
+    const [x1, y1] = at.get(device), [x2, y2] = at.get(ring[(place + 1) % ring.length]);
+    draw(circle, "line", { x1, y1, x2, y2, class: "course-wire" });
+  });
+  const arrows = draw(circle, "g", {});
+  const boxes = ring.map((device) => {
+    const [x, y] = at.get(device);
+    const box = draw(circle, "rect", { x: x - DEVICE, y: y - DEVICE, width: 2 * DEVICE, height: 2 * DEVICE, rx: 5 });
+    draw(circle, "text", { x, y: y + 5, "text-anchor": "middle", class: "course-device" }, String(device));
+    return [device, box];
+  });
+
+  const table = make(sides, "div", "course-lanes");
+  const tracks = lanes.map(([name, , share]) => {
+    const line = make(table, "div", "course-lane");
+    make(line, "span", "course-lane-name", name);
+    const track = make(line, "div", "course-track");
+    make(line, "span", "course-share", share);
+    return track;
+  });
+  const pieces = bars.map(([lane, begin, until, what]) => {
+    const piece = make(tracks[lane], "div", `course-bar course-kind-${lanes[lane][1]}`);
+    piece.style.left = `${(100 * begin) / end}%`;
+    piece.style.width = `${(100 * (until - begin)) / end}%`;
+    piece.title = `${what}, ${begin.toFixed(1)} to ${until.toFixed(1)} us`;
+    return piece;
+  });
+  const cursors = tracks.map((track) => make(track, "div", "course-cursor"));
+  make(root, "p", "course-note", "Blue: to the next device round the ring. Orange: to the one before. Green: the core. A hatched device waits. "
+    + "Each lane has the share of the time in which it is busy. Framed: what had to arrive before what is under way could begin.");
+  make(root, "p", "course-keys", "Keys: ← →, Home, End");
+
+  const within = (number) => Math.max(0, Math.min(last, number));
+  let step = within(model.get("step"));
+  function show() {
+    const now = times[step], is = ([, begin, until]) => begin <= now && now < until;
+    put(words, said[step]);
+    put(clock, `${now.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} us`);
+    arrows.replaceChildren();
+    const causes = new Set();
+    bars.forEach((bar, n) => {
+      pieces[n].classList.toggle("course-now", is(bar));
+      if (!is(bar)) return;
+      if (bar[4] >= 0) causes.add(bar[4]);
+      const [, kind, , devices] = lanes[bar[0]];
+      if (kind < 2) drawArrow(arrows, at.get(devices[0]), at.get(devices[1]), kind);
+    });
+    pieces.forEach((piece, n) => piece.classList.toggle("course-cause", causes.has(n)));
+    const waiting = new Set(waits.filter(is).map(([device]) => device));
+    boxes.forEach(([device, box]) => box.setAttribute("class", waiting.has(device) ? "course-box course-waits" : "course-box"));
+    cursors.forEach((cursor) => { cursor.style.left = `${(100 * now) / end}%`; });
+    circle.setAttribute("aria-label", said[step]);
+    slider.value = step;
+    slider.setAttribute("aria-valuetext", clock.textContent);
+    back.ariaDisabled = step === 0;
+    next.ariaDisabled = step === last;
+  }
+  function goTo(target, tells = true) {
+    target = within(target);
+    if (target === step) return;
+    step = target;
+    show();
+    if (!tells) return;
+    model.set("step", step);
+    model.save_changes();
+  }
+  back.onclick = () => goTo(step - 1);
+  next.onclick = () => goTo(step + 1);
+  slider.oninput = () => goTo(Number(slider.value));
+  pieces.forEach((piece, n) => { piece.onclick = () => goTo(times.indexOf(bars[n][1])); });
+  root.onkeydown = (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const moves = { ArrowRight: step + 1, ArrowLeft: step - 1, Home: 0, End: last };
+    if (event.target === slider) Object.assign(moves, { ArrowUp: step + 1, ArrowDown: step - 1 });
+    if (moves[event.key] === undefined) return;
+    event.preventDefault();
+    goTo(moves[event.key]);
+  };
+  const heard = () => goTo(model.get("step"), false);
+  model.on("change:step", heard);
+  show();
+  return () => model.off("change:step", heard);
+}
+
+export default { render };
