@@ -63,7 +63,7 @@ function render({ model, el }) {
     return piece;
   });
   const cursors = tracks.map((track) => make(track, "div", "course-cursor"));
-  make(root, "p", "course-note", "Blue: to the next device round the ring. Orange: to the one before. Green: the core. A hatched device waits. "
+  make(root, "p", "course-note", "Blue: to the next device round the ring. Orange: to the one before. Green: the core. A grey device waits. "
     + "Each lane has the share of the time in which it is busy. Framed: what had to arrive before what is under way could begin.");
   make(root, "p", "course-keys", "Keys: ← →, Home, End");
 
