@@ -13,49 +13,12 @@ import pytest
 import ring_kernels as rings
 from conftest import needs_libtpu
 from jax.sharding import PartitionSpec as P
+from ring_mistakes import MISTAKES, RIGHT
 
 from course_lib import compat, compiler, judges, testing
 
 TESTS = pathlib.Path(__file__).resolve().parent
-RIGHT = [
-    ("permuted", "", 4, "v5e:2x2"),
-    ("gathered", "", 4, "v5e:2x2"),
-    ("gathered", "left to the compiler's barrier", 4, "v6e:2x2"),
-    ("gathered both ways", "", 4, "v5p:2x2x1"),
-    ("reduced", "", 4, "v5e:2x2"),
-    ("reduced", "", 8, "v5e:2x4"),
-    ("multiplied", "", 4, "v5e:2x2"),
-    ("all_gather", "", 4, "v5e:2x2"),
-    ("all_gather_matmul", "", 4, "v6e:2x2"),
-    ("reduce_scatter", "", 8, "v5e:2x4"),
-    ("matmul_reduce_scatter", "", 4, "v5e:2x2"),
-]
 SMALL = [("matmul_reduce_scatter", "", 2), ("matmul_reduce_scatter", "", 3), ("reduce_scatter", "", 6)]  # no topology
-ENTERED, LEFT, ORDER = "nothing ensures that", "may have left the kernel", "nothing orders the two"
-# (kernel, mistake): the judge that refuses, and what it says
-WRONG = {
-    ("permuted", "waits for one of two"): ("protocol", ENTERED),
-    ("permuted", "signals the same neighbour twice"): ("protocol", ENTERED),
-    ("permuted", "does not wait for what arrives"): ("protocol", ORDER),
-    ("gathered", "no barrier"): ("protocol", ENTERED),
-    ("gathered", "the compiler's barrier is skipped"): ("protocol", ENTERED),
-    ("gathered", "waits for one of two"): ("protocol", ENTERED),
-    ("gathered", "signals the same neighbour twice"): ("protocol", ENTERED),
-    ("gathered", "to the device after next"): ("protocol", ENTERED),
-    ("gathered", "the wrong part is passed on"): ("protocol", ORDER),
-    ("gathered", "its own part is not awaited"): ("protocol", ORDER),
-    ("gathered", "one semaphore for all that arrive"): ("protocol", "3 copies arrive on recv_sem[0] of device 0"),
-    ("gathered", "does not wait for what arrives"): ("protocol", ORDER),
-    ("gathered", "does not wait for what it sends"): ("protocol", LEFT),
-    ("gathered", "waits twice"): ("protocol", "16,384 are waited for"),
-    ("gathered both ways", "both ways the same half"): ("protocol", ORDER),
-    ("reduced", "does not ask for room"): ("protocol", ORDER),
-    ("reduced", "one semaphore for all that arrive"): ("protocol", "tell its sender when the buffer is free"),
-    ("reduced", "writes before it is sent"): ("protocol", "writes sum_ref of device 0 at line"),
-    ("reduced", "says once more that there is room"): ("protocol", "room_sem of device 3 is left at 1"),
-    ("multiplied", "does not ask for room"): ("protocol", ORDER),
-    ("multiplied", "rows of the device to the right"): ("numbers", "at [0, 128], on device 1"),
-}
 
 
 @functools.cache
@@ -67,7 +30,7 @@ def said():
     cases = [
         *RIGHT,
         *((*case, "v5e:2x2") for case in SMALL),
-        *((kernel, mistake, 4, "v5e:2x2") for kernel, mistake in WRONG),
+        *((each.kernel, each.name, 4, "v5e:2x2") for each in MISTAKES),
     ]
     path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     env = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": path}
@@ -97,10 +60,10 @@ def test_a_ring_of_another_size_keeps_the_protocol_and_its_values():
 
 
 def test_every_planted_mistake_is_refused_by_its_judge_with_what_to_do():
-    for case, (judge, says) in WRONG.items():
-        last, passed, message, next = said()[(*case, 4)][-1]
-        assert (last, passed) == (judge, False), (case, message)
-        assert says in f"{message} {next}" and next, (case, message, next)
+    for each in MISTAKES:
+        last, passed, message, next = said()[each.kernel, each.name, 4][-1]
+        assert (last, passed) == (each.judge, False), (each, message)
+        assert each.says in f"{message} {next}" and next, (each, message, next)
 
 
 def test_with_too_few_devices_it_says_how_to_get_more():

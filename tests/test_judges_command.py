@@ -13,6 +13,7 @@ FILE = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec as P
 
 def double(x):
     def double_kernel(x_ref, o_ref):
@@ -50,6 +51,21 @@ def tree():
 
 def order():
     return jnp.array([2, 0, 2, 1], jnp.int32), jax.ShapeDtypeStruct((24, 128), jnp.float32)
+
+def sent(x):                           # to the only device of a mesh, which is itself
+    def sent_kernel(x_ref, o_ref, send_sem, recv_sem):
+        copy = pltpu.make_async_remote_copy(x_ref, o_ref, send_sem, recv_sem, device_id={"d": 0})
+        copy.start()
+        copy.wait()
+    def on_one(x):
+        hbm = pl.BlockSpec(memory_space=pl.ANY)
+        return pl.pallas_call(
+            sent_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), in_specs=[hbm], out_specs=hbm,
+            scratch_shapes=[pltpu.SemaphoreType.DMA] * 2)(x)
+    return jax.shard_map(on_one, in_specs=P("d"), out_specs=P("d"), check_vma=False)(x)
+
+def same(x):
+    return x
 
 def failing(x):
     raise RuntimeError("no such thing")
@@ -95,6 +111,15 @@ def test_a_wrong_one_is_refused_with_a_sentence(asked):
     assert status == 1 and "numbers: refused" in said and "[7, 0]" in said and "simulator" not in said
 
 
+def test_with_a_mesh_the_judges_of_many_chips_are_asked(asked):
+    options = "f32[16,128]", "--mesh", "d=1", "--specs", "d", "--topology", "v5e:1x1"
+    status, said, error = asked("sent", *options, reference="same")
+    assert (status, error) == (0, "") and said.startswith("protocol: passed\nnumbers: passed\ncompiler: ")
+    assert "schedule: passed" in said
+    status, said, _ = asked("sent", *options)
+    assert status == 1 and "numbers: refused" in said and "on device 0" in said
+
+
 @needs_libtpu
 def test_a_budget_is_asked_last(asked):
     status, said, _ = asked("double", "f32[16,128]", "--budget", "spills=0,cycles=10")
@@ -112,6 +137,11 @@ def test_a_budget_is_asked_last(asked):
         (("double", "f32[16,128]", "--budget", "cykles=3"), "'cykles' is not a limit"),
         (("double", "f32[16,128]", "--budget", "cycles=many"), "'many' is not a number"),
         (("double", "f32[2]", "--arguments", ":tree"), "not both"),
+        (("double", "f32[8,128]", "--specs", "d"), "for kernels on several chips: give --mesh d=4 too"),
+        (("double", "f32[8,128]", "--mesh", "four"), "'four' is not an axis and its number of chips"),
+        (("double", "f32[8,128]", "--mesh", "d=1", "--specs", "e"), "'e' is no axis of the mesh. There are: d, and"),
+        (("double", "f32[8,128]", "--mesh", "d=1", "--specs", "d;d"), "--specs has 2 of 1 arguments"),
+        (("double", "f32[8,128]", "--mesh", "d=1", "--budget", "cycles=1"), "--budget is for kernels of one chip"),
         (("double", "--arguments", ":failing"), "does not run: TypeError"),
         (("double", "--arguments", ":listed"), "must return the arguments in a tuple; it returned int"),
     ],

@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 
 def main() -> None:
-    from zoo import BUGS, examine, gpu_page, page
+    from zoo import BUGS, chips_page, examine, gpu_page, page
 
     from course_lib import compiler
 
@@ -33,7 +33,7 @@ def main() -> None:
     examine.stop()
     show_progress("")
     print(page.table(BUGS, rows))
-    print(f"\n{gpu_page.section()}")
+    print(f"\n{gpu_page.section()}\n{chips_page.section()}")
     if arguments.write:
         (ROOT / "docs/zoo.md").write_text(page.page(BUGS, rows, examine.LIMIT_S))
 

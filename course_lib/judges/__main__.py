@@ -6,9 +6,11 @@ pallas-judge kernels.py:softmax --reference kernels.py:plain "f32[256,512]"     
 
 import argparse
 import dataclasses
+import math
 import sys
 
 import jax
+from jax.sharding import PartitionSpec
 
 from course_lib import chips, judges
 from course_lib.compiler import progress
@@ -19,12 +21,19 @@ examples:
   %(prog)s kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
   %(prog)s kernels.py:paged --reference kernels.py:plain --arguments kernels.py:pages
   %(prog)s kernels.py:softmax --reference kernels.py:plain "f32[256,512]" --budget spills=0
+  %(prog)s rings.py:gathered --reference rings.py:plain "f32[64,128]" --mesh d=4 --specs d
 
 The function and the reference are called with arrays of these types: floats are drawn from N(0, 1), integers from 0 to
-7. If such values do not suit the function, --arguments names a function that returns the arguments in a tuple. Exit
-status: 0 if every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it. Where
-libtpu does not exist, on a Mac for example, the compiler is skipped, which does not change the status."""
+7. If such values do not suit the function, --arguments names a function that returns the arguments in a tuple.
 
+With --mesh, the function calls jax.shard_map without mesh=, its kernel may copy to other chips, and the judges are
+protocol, numbers, compiler and schedule. --specs says along which axes each argument is cut, as PartitionSpec does:
+"d; None,d" cuts the first along its rows, and the second along its columns.
+
+Exit status: 0 if every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it.
+Where libtpu does not exist, on a Mac for example, the compiler is skipped, which does not change the status."""
+
+_TOPOLOGY = "v5e:2x2"
 _LIMITS = {field.name: float if field.name == "times_reference" else int for field in dataclasses.fields(judges.Budget)}
 del _LIMITS["slots"]
 
@@ -34,6 +43,9 @@ def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
     options = _parser(prog).parse_intermixed_args(arguments)  # types may follow --reference
     jax.config.update("jax_platforms", "cpu")  # leave an attached TPU alone
     try:
+        mesh = _mesh(options)
+        if (devices := math.prod(mesh.values())) > 1:
+            jax.config.update("jax_num_cpu_devices", devices)
         if options.chip not in chips.NAMES:
             raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(chips.NAMES)}.")
         budget = _budget(options.budget)
@@ -42,7 +54,10 @@ def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
         check_arguments(options.function, fn, args)
         check_arguments(options.reference, reference, args)
         with progress.shown(f"judging {options.function}"):
-            verdicts = _verdicts(fn, reference, args, budget, options.chip)
+            if mesh:
+                verdicts = _on_many_chips(fn, reference, args, mesh, options)
+            else:
+                verdicts = _verdicts(fn, reference, args, budget, options.chip)
     except Wrong as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -64,6 +79,41 @@ def _verdicts(fn, reference, args: list, budget: judges.Budget | None, chip: str
     except ValueError as error:
         raise Wrong(str(error)) from None
     return judges.asked(trial, budget)
+
+
+def _on_many_chips(fn, reference, args: list, mesh: dict[str, int], options) -> list[judges.Verdict]:
+    specs = [_spec(text, mesh) for text in options.specs.split(";")] if options.specs else [PartitionSpec()] * len(args)
+    if len(specs) != len(args):
+        raise Wrong(f"--specs has {len(specs)} of {len(args)} arguments. Write one for each, with ; between them.")
+    how = {"mesh": tuple(mesh.values()), "axes": tuple(mesh), "in_specs": specs, "topology": options.topology}
+    try:
+        return judges.judge_chips(fn, reference, *args, **how)
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+
+
+def _mesh(options) -> dict[str, int]:
+    """Return the sizes of the mesh axes by their names; {} without --mesh."""
+    if options.mesh is None:
+        if options.specs or options.topology != _TOPOLOGY:
+            raise Wrong("--specs and --topology are for kernels on several chips: give --mesh d=4 too.")
+        return {}
+    if options.budget:
+        raise Wrong("--budget is for kernels of one chip: the simulator counts no copies to others. Leave it out.")
+    found = {}
+    for part in options.mesh.split(","):
+        name, _, size = (piece.strip() for piece in part.partition("="))
+        if not name.isidentifier() or not size.isdigit() or not int(size):
+            raise Wrong(f"--mesh: {part!r} is not an axis and its number of chips. Write d=4, for example.")
+        found[name] = int(size)
+    return found
+
+
+def _spec(text: str, mesh: dict[str, int]) -> PartitionSpec:
+    axes = [None if name.strip() in ("None", "") else name.strip() for name in text.split(",")]
+    if strange := [name for name in axes if name is not None and name not in mesh]:
+        raise Wrong(f"--specs: {strange[0]!r} is no axis of the mesh. There are: {', '.join(mesh)}, and None.")
+    return PartitionSpec(*axes)
 
 
 def _arguments(options) -> list:
@@ -111,6 +161,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--arguments", metavar="FILE.py:make", help="a function that returns the arguments in a tuple")
     parser.add_argument("--chip", default="v5e", help=f"{', '.join(chips.NAMES)} (default: v5e)")
+    parser.add_argument("--mesh", metavar="AXIS=N,...", help="several chips: the axes of their mesh, as in d=4")
+    parser.add_argument("--specs", metavar="AXIS,...; ...", help="how the arguments lie on them, as in PartitionSpec")
+    parser.add_argument("--topology", default=_TOPOLOGY, help=f"to compile for (default: {_TOPOLOGY})")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random arguments (default: 0)")
     parser.add_argument("--budget", metavar="LIMIT=N,...", help=f"the most that it may cost: {', '.join(_LIMITS)}")
     return parser

@@ -122,8 +122,8 @@ def _record(fn: Callable, args: tuple, devices: int, **params) -> Record:
                 compat.forget_failed_effects()
     if len(kernels) == 1:
         seen.names = _names(kernels[0], allocated["buffers"], allocated["semaphores"])
-    parameters = [kernel.params["compiler_params"] for kernel in kernels]
-    seen.has_barrier_of_its_own = any(p.collective_id is not None or p.skip_device_barrier for p in parameters)
+    given = [params for kernel in kernels if (params := kernel.params["compiler_params"]) is not None]
+    seen.has_barrier_of_its_own = any(p.collective_id is not None or p.skip_device_barrier for p in given)
     return seen
 
 
@@ -229,5 +229,5 @@ def _names(kernel, buffers: list, semaphores: list) -> dict:
                     names[int(number)] = f"{name}[{', '.join(map(str, index))}]" if index else name
             elif label not in ("any", "hbm"):
                 names[next(arrays)] = name
-    names[kernel.params["compiler_params"].collective_id] = "the barrier semaphore"
+    names[getattr(kernel.params["compiler_params"], "collective_id", None)] = "the barrier semaphore"
     return names
