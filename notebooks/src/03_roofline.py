@@ -230,7 +230,7 @@ print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.
 # Compute takes longer than memory if FLOPs / peak > bytes / bandwidth. Collect what belongs to the program on the left
 # side, and what belongs to the chip on the right:
 #
-# FLOPs / bytes > peak / bandwidth
+# $$\frac{\text{FLOPs}}{\text{bytes}} > \frac{\text{peak}}{\text{bandwidth}}$$
 #
 # > **arithmetic intensity**: the FLOPs that a program does for each byte it moves.
 # >
@@ -273,7 +273,9 @@ viz.roof_plot(m=256, k=256, n=256, blocks=None)
 # ## How large must a matmul be?
 #
 # A matmul of N x N matrices in bfloat16 does 2 N^3 FLOPs, because each of the N^2 results is a sum of N products. It
-# moves 6 N^2 bytes: three matrices, with two bytes per element. So its intensity is N / 3.
+# moves 6 N^2 bytes: three matrices, with two bytes per element. So its intensity grows with N:
+#
+# $$\frac{2 N^3\ \text{FLOPs}}{6 N^2\ \text{bytes}} = \frac{N}{3}\ \text{FLOPs per byte}$$
 
 # %%
 ridge = roofline.ridge_point(chip="v5e")

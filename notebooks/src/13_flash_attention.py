@@ -497,17 +497,18 @@ print(f"one block     {priced(functools.partial(straight, causal=True))}")
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
-# Let g be the cotangent of o, and dx the gradient with respect to x, as in lesson 10. The star multiplies element by
+# Let g be the cotangent of o, and dx the gradient with respect to x, as in lesson 10. The circle multiplies element by
 # element; all other multiplications are matmuls:
 #
-# - dv = p^T g
-# - dp = g v^T
-# - ds = p * (dp - delta), where delta is the sum of o * g over D, one value for each query
-# - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
+# $$\begin{aligned}
+# dv &= p^\top g & dp &= g\,v^\top \\
+# \delta &= \textstyle\sum_D o \odot g & ds &= p \odot (dp - \delta) \\
+# dq &= ds\,k / \sqrt{D} & dk &= ds^\top q / \sqrt{D}
+# \end{aligned}$$
 #
-# The term delta comes from the softmax. The weights of a row add up to 1, so raising the score of key j by a small e
-# changes p_j by e p_j (1 - p_j) and every other p_i by -e p_i p_j. Multiply each change by its dp and add them up,
-# which gives ds_j = p_j (dp_j - sum(p dp)).
+# There is one delta for each query, and it comes from the softmax. The weights of a row add up to 1, so raising the
+# score of key j by a small e changes p_j by e p_j (1 - p_j) and every other p_i by -e p_i p_j. Multiply each change by
+# its dp and add them up, which gives ds_j = p_j (dp_j - sum(p dp)).
 #
 # The sum of p_i dp_i runs over T keys, but there is a shorter way. Since dp_i is the dot product of g and v_i, the sum
 # is the dot product of g and the sum of p_i v_i, which is o. So delta needs only D multiplications per query, of two
