@@ -32,7 +32,7 @@ def dsd(
     """Return ``A @ b`` for A of the blocks ``values``, f32 or bf16, each where ``pattern`` has it.
 
     A has shape (R*h, C*w) for a pattern of shape (R, C). Blocks may come in any order; those at one place are added,
-    rows without any are zero, surplus entries count for nothing. ``transpose_a``: ``A.T @ b``, of the same blocks.
+    rows without any are zero, surplus entries are ignored. ``transpose_a``: ``A.T @ b``, of the same blocks.
     ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``dsd_blocks_for``. ``layout`` says
     how values and b lie on a mesh with Auto axes. N may be cut, and so may Z: then the parts are added across the
     devices.
