@@ -1,6 +1,7 @@
 """Mannerisms that readers stumbled over stay out of every text: home-made words for things that have names."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -35,8 +36,13 @@ QUOTES = ROOT / "docs/coverage"  # what others have written
 CODE = sorted((ROOT / "course_lib").rglob("*.py"))
 
 
+@functools.cache
 def texts(file: pathlib.Path) -> str:
-    """What a reader of the file reads: a page, the comments of cells, or the strings of a module."""
+    """What a reader of the file reads: a page, the comments of cells, or the strings of a module; on one line."""
+    return " ".join(_texts(file).split())
+
+
+def _texts(file: pathlib.Path) -> str:
     text = file.read_text("utf-8")
     if file in PAGES:
         return text
@@ -52,7 +58,7 @@ def test_no_text_has_a_mannerism(mannerism):
     found = [
         f"{file.relative_to(ROOT)}: {text[max(0, hit.start() - 40) : hit.end() + 40]!r}"
         for file in files
-        for text in [" ".join(texts(file).split())]
+        for text in [texts(file)]
         for hit in re.finditer(mannerism, text, re.IGNORECASE)
     ]
     assert not found, f"say {INSTEAD[mannerism]!r} instead:\n" + "\n".join(found)
