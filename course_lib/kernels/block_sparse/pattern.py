@@ -19,7 +19,8 @@ from course_lib.arrays import Array, Int32, Num
 class Pattern:
     """Block z lies in row ``rows[z]`` and column ``cols[z]`` of blocks; there are ``shape`` of these: (R, C).
 
-    Blocks come in any order, and those at one place are added. An entry outside of ``shape`` is surplus and ignored, so a list may be longer than there are blocks, with ``rows`` filled up with R.
+    Blocks come in any order, and those at one place are added. An entry outside of ``shape`` is surplus and ignored, so
+    a list may be longer than there are blocks, with ``rows`` filled up with R.
     """
 
     rows: Int32[Array, " Z"]
