@@ -319,11 +319,11 @@ checks.check("11.3", mended)
 # 128, **measured** on a v5e, from the host: `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that a
 # time consists of a fixed cost for the call and a fixed cost for each grid step.
 #
-# - **A** What does a step cost, its copies and its work included? Answer as text with a unit, such as `"1.2 us"`; 2 %
-#   either way will do.
+# - **A** What does a step cost, its copies and its work included? Answer as text with a unit, such as `"1.2 us"`;
+#   0.5 % either way will do.
 # - **B** What does a call cost (5 %)?
-# - **C** Which time do these two costs predict for N = 8192 (5 %)? Once all five answers are right, the check says what
-#   the page measured.
+# - **C** Which time do these two costs predict for N = 8192 (0.5 %)? Once all five answers are right, the check says
+#   what the page measured.
 # - **D** Which cause of a step's cost do these times prove: the `"latency"` of its copies, the `"work"` of the core, or
 #   `"neither"`?
 # - **E** Which experiment would tell these causes apart: `"more sizes"`, `"float32"`, `"a longer axis"`, or

@@ -41,15 +41,15 @@ class Choose:
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Pass if ``answer`` is the right option, ignoring case and surrounding spaces."""
+    """Pass if ``answer`` is the right option, ignoring case and spaces; 9 stands for "line 9"."""
     asked: Choose = task.asks
     options = _listed(asked.options)
     if is_empty(answer):
         return not_attempted(task.id, f"write {task.defines} = one of {options}")
-    chosen = answer.strip().lower() if isinstance(answer, str) else None
-    found = next((option for option in asked.options if option.lower() == chosen), None)
+    chosen = " ".join(str(answer).lower().split()) if isinstance(answer, str) or type(answer) is int else ""
+    found = next((option for option in asked.options if option.lower() in (chosen, f"line {chosen}")), None)
     if found is None:
-        return not_yet(task.id, *_no_option(answer, chosen or "", asked.options))
+        return not_yet(task.id, *_no_option(answer, chosen, asked.options))
     if found != asked.right:
         return not_yet(task.id, f'"{found}" is not right.', asked.wrong[found], asked.next)
     return passed(task.id, asked.why)

@@ -300,7 +300,10 @@ def never_written(found: Finding) -> Complaint | None:
             )
         what = f"Nothing has written {found.made_by[1].name}[{rows[0]}:{rows[1]}], which starts as NaN."
         what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
-    cure = "write every element of every output block; look for a condition that never holds or a loop that ends early."
+    cure = (
+        "write every element of every output block; look for a condition that never holds, a loop that ends early, or "
+        "slices that overlap because their start is not multiplied by their length."
+    )
     return Complaint(what, cure)
 
 

@@ -71,6 +71,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     reference_edits.slip,
     argument_slips.of_one_output,
     argument_slips.part_for_all,
+    patterns.clipped,
     precision.through_float32,
     precision.wrapped,
     precision.narrowed,

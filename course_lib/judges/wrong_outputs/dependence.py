@@ -15,6 +15,7 @@ from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST_STEPS = 5_000  # of the grid, in all runs, one for each slice of each argument: a second or two
+_LARGEST = 1e38  # what is added to a slice stays within float32
 
 
 def wrong_terms(found: Finding) -> Complaint | None:
@@ -61,7 +62,7 @@ def nan_let_in(found: Finding) -> Complaint | None:
 
 def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complaint | None:
     length = leaves[place].shape[axis]
-    far = 1000 * (1 + float(jnp.nanmax(jnp.abs(leaves[place]))))
+    far = min(1000 * (1 + float(jnp.nanmax(jnp.abs(leaves[place])))), _LARGEST)
     taken, needed = np.zeros(length, bool), np.zeros(length, bool)
 
     def both(slice_of, change) -> tuple[bool, bool]:

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.grid import jaxprs
 from course_lib.judges.tolerance.expected import close, right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong_outputs.finding import Finding, confirmed, unwritten
+from course_lib.judges.wrong_outputs.finding import Finding, confirmed, show, unwritten
 
 _ONE_OFF = {
     "large": (
@@ -127,6 +128,35 @@ def _is_patch(values: np.ndarray, at: tuple[int, ...], patch: np.ndarray, near: 
 
 def _listed(at) -> str:
     return ", ".join(str(int(n)) for n in at)
+
+
+@confirmed
+def clipped(found: Finding) -> Complaint | None:
+    """Report wrong elements that are all one number of the kernel's code, which its maximum or minimum takes in."""
+    if found.got.dtype.kind == "b" or found.wrong.sum() < 2:
+        return None
+    got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
+    eqns = [eqn for call in found.walk.calls for eqn in jaxprs.equations(call.kernel)]
+    names = {eqn.primitive.name.removeprefix("reduce_") for eqn in eqns}
+    for word, name, far, beyond in (
+        ("maximum", "max", "smaller", want < got),
+        ("minimum", "min", "larger", want > got),
+    ):
+        if name in names and (got == got[0]).all() and beyond.all() and _is_literal(got[0], eqns):
+            number, neutral = show(found.got[found.first]), "-inf" if name == "max" else "inf"
+            return Complaint(
+                f"Each wrong element is {number}, and the right values there are {far}. A {word} in the kernel takes "
+                f"in {number}: as its initial value, where a mask hides an element, or as a limit.",
+                f"start the {word} at {neutral}, put {neutral} where a mask hides an element, and leave out other "
+                "limits.",
+            )
+    return None
+
+
+def _is_literal(number: float, eqns: list) -> bool:
+    """Whether a number stands in the code, apart from its rounding to float32."""
+    literals = [atom.val for eqn in eqns for atom in eqn.invars if not jaxprs.is_variable(atom)]
+    return any(np.ndim(val) == 0 and np.float32(val) == np.float32(number) for val in literals)
 
 
 @confirmed

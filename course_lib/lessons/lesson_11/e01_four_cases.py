@@ -1,6 +1,7 @@
 """Four kernels that are wrong in different ways: find the line and the cause of each."""
 
 import inspect
+import itertools
 import linecache
 from collections.abc import Callable
 
@@ -64,7 +65,9 @@ def _wanted(case: str) -> Callable:
 def _line(case: str, others: dict[str, str], why: str) -> Choose:
     """Return the question for the line; ``others`` maps a piece of each other suspect line to its sentence."""
     right = f"line {number_of(FIXED[case][0], case)}"
-    wrong = {f"line {number_of(text, case)}": sentence for text, sentence in others.items()}
+    wrong = {f"line {number}": _as_it_should(line) for number, line in _lines_of(case)}
+    wrong |= {f"line {number_of(text, case)}": sentence for text, sentence in others.items()}
+    del wrong[right]
     options = tuple(sorted((right, *wrong), key=lambda option: int(option.split()[1])))
 
     def proof() -> str:
@@ -72,6 +75,22 @@ def _line(case: str, others: dict[str, str], why: str) -> Choose:
         return right if refused(case, LISTING) and not refused(case, mended(case)) else "none"
 
     return Choose(options=options, right=right, wrong=wrong, why=why, proof=proof, next=LOOK[case])
+
+
+def _lines_of(case: str) -> list[tuple[int, str]]:
+    """Return the (number, text) of each line of a case that contains code."""
+    first = number_of(f"def case_{case.lower()}", case)
+    body = itertools.takewhile(lambda at: at[0] == first or not at[1].startswith("def "), _numbered(first))
+    return [(number, line) for number, line in body if line.strip()]
+
+
+def _numbered(first: int) -> list[tuple[int, str]]:
+    return list(enumerate(LISTING.splitlines(), 1))[first - 1 :]
+
+
+def _as_it_should(line: str) -> str:
+    """Say what a line that is not to blame does."""
+    return next((sentence for piece, sentence in RIGHT_LINES.items() if piece in line), "This line needs no repair.")
 
 
 def _cause(right: str, wrong: dict[str, str], why: str, proof: Callable[[], str]) -> Choose:
@@ -85,6 +104,22 @@ ELSE = {
     "order": "Would another seed or a second core change the result?",
     "early": "Does this kernel start a copy itself?",
     "block": "Write out which block the index maps name at each step. Is any of them not the one that is needed?",
+}
+RIGHT_LINES = {  # a piece of a line that is not to blame -> what it does
+    "zeros_like": "This line sets the whole block to zero, as it should.",
+    "num_programs(0) - 1": "This is the last step, which stores the sum, as it should.",
+    "grid=": "There is one step for each block of 8 rows, as intended.",
+    "in_specs=[pl.BlockSpec((8": "Step i reads block i of x, as it should.",
+    "out_specs": "The output is one block, which stays in VMEM for all steps, as intended.",
+    "out_shape": "The result has the shape of one block, as intended.",
+    "pltpu.VMEM": "The scratch buffer has the shape and the dtype that it needs.",
+    "SemaphoreType": "Each of the two buffers has a semaphore of its own, as it should.",
+    "slot = ": "The buffers take turns: slot is 0, 1, 0, 1, as intended.",
+    "pl.loop": "The loop runs once for each chunk, as it should.",
+    "i + 1 < chunks": "Every chunk but the last has a next one, so this condition is right.",
+    "chunk = ": "Chunk i consists of rows 8 i to 8 i + 7, so this slice is right.",
+    "make_async_copy": "This copy takes a chunk to the buffer that slot names, as it should.",
+    "memory_space=pl.ANY": "x stays in HBM, because the kernel copies it by hand.",
 }
 LOOK = {
     "A": "add a pl.debug_print of done and o_ref[0, 0] to a copy of the kernel, and check each line by hand.",

@@ -13,8 +13,12 @@ EPSILON = 1e-6
 
 
 def reference(x, added=EPSILON):
-    away = x - jnp.mean(x, axis=1, keepdims=True)
+    away = _away(x)
     return away * jax.lax.rsqrt(jnp.mean(away * away, axis=1, keepdims=True) + added)
+
+
+def _away(x):
+    return x - jnp.mean(x, axis=1, keepdims=True)
 
 
 def _cases() -> list[tuple]:
@@ -30,6 +34,12 @@ def _without_spills(mended):
         return None
     if not report.ok:
         return f"For x[2048, 2048] the compiler refuses the kernel. {report.error.what}", "repair that first."
+    if report.spills and _is_unrolled(mended):
+        return (
+            f"For x[2048, 2048] the kernel spills {report.spills} registers. A Python for, or unroll=True, writes all "
+            "parts of the block out as one program, whose values are alive at once.",
+            "loop over the parts with pl.loop, without unroll, so that each part frees its registers for the next.",
+        )
     if report.spills:
         return (
             f"For x[2048, 2048] the kernel spills {report.spills} registers and loads them again.",
@@ -43,6 +53,13 @@ def _without_spills(mended):
             "take more rows per iteration, as many as find registers.",
         )
     return None
+
+
+def _is_unrolled(mended) -> bool:
+    """Return whether the kernel stores the block in several parts without a loop, or unrolls its whole loop."""
+    eqns = grid.walk(mended, LARGE).calls[0].kernel.eqns
+    loops = [eqn.params for eqn in eqns if eqn.primitive.name == "scan"]
+    return sum(eqn.primitive.name == "swap" for eqn in eqns) > 1 or any(1 < p["length"] == p["unroll"] for p in loops)
 
 
 def _in_blocks_of_256(mended):
@@ -67,6 +84,21 @@ EXERCISE = Exercise(
             means="1e-6 is missing under the root, so a row of zeros becomes 0 / 0",
             value=lambda x: reference(x, 0.0),
             next="add it to the mean of the squares, before the root.",
+        ),
+        *(
+            judges.Slip(
+                means=f"it multiplies by the {name}, but should divide by the deviation",
+                value=lambda x, power=power: (
+                    _away(x) * (jnp.mean(_away(x) ** 2, axis=1, keepdims=True) + EPSILON) ** power
+                ),
+                next="multiply by jax.lax.rsqrt(variance + 1e-6), which is one over the root.",
+            )
+            for name, power in (("variance", 1), ("deviation", 0.5))
+        ),
+        judges.Slip(
+            means="x is rounded to bfloat16 before its mean is taken",
+            value=lambda x: reference(x.astype(jnp.bfloat16).astype(jnp.float32)),
+            next="leave x in float32 throughout.",
         ),
     ),
     also=(_in_blocks_of_256, _without_spills),

@@ -74,41 +74,67 @@ def _experiment() -> str:
     return "blocks that stay" if _cycles_of_a_step(0) < 0.6 * _cycles_of_a_step(1) else "none"
 
 
+# Microseconds of a step and milliseconds of a call and of N = 8192, as likely mistakes give them.
+FIRST, SECOND = PUBLISHED[1024], PUBLISHED[4096]
+STEP, CALL = fitted()
+NO_CALL_A = "That is a time divided by its steps. What does this time include besides the steps?"
+CUBED = "Count the steps again: the grid has three axes of N / 128."
+MORE_STEPS = "Twice the size takes more than twice the steps."
+
 PARTS = {
     "A": Predict(
         value=0.35571,
         unit="us",
-        tolerance=0.02,
+        tolerance=0.005,
         near={
-            0.58138: "That is the first time divided by its steps. What does this time include besides the steps?",
-            22.8: "(N / 128)^2 is the number of output blocks. How many steps does each of them take?",
-            0.0445: "Count the steps again: the grid has three axes of N / 128.",
-            233.7: "You divide by the difference of the sizes, but a grid has (N / 128)^3 steps.",
+            1e6 * FIRST / steps(1024): NO_CALL_A,
+            1e6 * SECOND / steps(4096): NO_CALL_A,
+            1e6 * (SECOND - FIRST) / steps(4096): "You take the difference of the times. Which steps does it contain?",
+            **dict.fromkeys((1e6 * (SECOND - FIRST) / (32**n - 8**n) for n in (1, 2)), CUBED),
+            1e6 * (SECOND - FIRST) / (64**3 - 16**3): "The blocks are 128 wide. You counted those of 64.",
+            1e6 * (SECOND - FIRST) / (16**3 - 4**3): "The blocks are 128 wide. You counted those of 256.",
+            1e6 * (SECOND - FIRST) / (4096 - 1024): "You divide by the difference of the sizes, but a grid has "
+            "(N / 128)^3 steps.",
+            1e6 * (SECOND - FIRST): "That is the difference of the two times. How many steps does it contain?",
         },
         why="it is the slope of a line through both times.",
         proof=lambda: fitted()[0] * 1e6,
+        next="divide the difference of the two times by the difference of their numbers of steps.",
     ),
     "B": Predict(
         value=0.11555,
         unit="ms",
         tolerance=0.05,
         near={
-            0.29767: "That is the whole first time, and it includes its 512 steps.",
+            1e3 * FIRST: "That is the whole first time, and it includes its 512 steps.",
+            1e3 * SECOND: "That is the whole second time, and it includes its 32,768 steps.",
+            1e3 * steps(1024) * STEP: "That is what the 512 steps of the first time cost. What is left of it?",
+            1e3 * (FIRST - 64 * STEP): CUBED,
+            1e3 * (SECOND - steps(1024) * STEP): "You subtract the steps of one time from the other time.",
+            1e3 * (FIRST + SECOND) / 2: "That is the mean of the two times, and it includes their steps.",
         },
         why="it is what is left of the first time without its steps.",
         proof=lambda: fitted()[1] * 1e3,
+        next="subtract the cost of its 512 steps from the first time.",
     ),
     "C": Predict(
         value=93.4,
         unit="ms",
-        tolerance=0.05,
+        tolerance=0.005,
         near={
-            47.1: "A matrix of twice the size has four times the elements. How many times the steps does it take?",
-            23.5: "Twice the size takes more than twice the steps.",
-            188.3: "You took 16 times the second time. The grid has three axes, each twice as long.",
+            8e3 * SECOND: "That is 8 times the second time. It has 8 times the steps, but how many calls?",
+            1e3 * PUBLISHED[8192]: "That is what the page measured. Which time follows from A and B?",
+            4e3 * SECOND: "A matrix of twice the size has four times the elements. How many times the steps does it "
+            "take?",
+            2e3 * SECOND: MORE_STEPS,
+            1e3 * (SECOND + (SECOND - FIRST) / (4096 - 1024) * 4096): "You extend a line over N. The time grows with "
+            "the steps, and these with N^3.",
+            16e3 * SECOND: "You took 16 times the second time. The grid has three axes, each twice as long.",
+            512e3 * FIRST: "That is 512 times the first time. It has 512 times the steps, but how many calls?",
         },
         why="JAX's page measured 91.8 ms, 1.7 % less.",
         proof=_predicted_ms,
+        next="add the time of one call to that of (8192 / 128)^3 steps.",
     ),
     "D": Choose(
         options=("latency", "work", "neither"),

@@ -1,6 +1,8 @@
 """A table that stores tuned blocks by chip, shape and dtype as the text of a file."""
 
+import builtins
 import json
+from unittest import mock
 
 import jax.numpy as jnp
 
@@ -30,8 +32,7 @@ def _cases() -> list[tuple]:
 def with_table(table):
     """Return the matmul in the blocks that ``table`` stores. Raise Unfit if it does not store them."""
     try:
-        if table("", *KEY, BLOCKS) is None and table("", *KEY) is None:
-            return lambda x, y: None
+        table("", *KEY, BLOCKS)
     except json.JSONDecodeError:
         raise _lost(
             'json.loads raises an error for the text "".', "the text is empty at first: start from {} then."
@@ -53,9 +54,21 @@ def with_table(table):
 
 def _kept(table) -> str:
     """Return the text in which the first key has BLOCKS and the others have theirs."""
+    if table("", *KEY) == BLOCKS:
+        raise _lost(
+            f"The table returned {BLOCKS} for an empty text. They were stored in another text, so it keeps its entries "
+            "outside the text as well.",
+            "read the entries from text in every call: json.loads(text or '{}').",
+        )
     _none(table("", *KEY), "For an empty text,")
     first = text = _written(table, "", KEY, BETTER)
     _same(table(text, *KEY), BETTER, "After its blocks were stored, the first key")
+    with mock.patch.object(builtins, "hash", lambda value: len(repr(value))):
+        if table(text, *KEY) is None:
+            raise _lost(
+                "hash() of a text is another number in each run of Python, so a later run does not find these blocks.",
+                "use the text itself as the key: f'{chip} {shape} {dtype}'.",
+            )
     for name, (key, blocks) in OTHERS.items():
         _none(table(text, *key), f"For {name}, {' '.join(map(str, key))},")
         text = _written(table, text, key, blocks)
@@ -82,15 +95,28 @@ def _written(table, text: str, key: tuple, blocks: tuple) -> str:
         raise _lost(
             f"The text {new!r:.60} is not JSON.", "return json.dumps of a dict, because others read the file, too."
         ) from None
+    if new == "null":
+        raise _lost(
+            "With blocks, the table returned the text 'null': json.dumps was given None.",
+            "call json.dumps on the dict itself; kept.update(...) changes the dict and returns None.",
+        )
     return new
 
 
 def _none(found, who: str) -> None:
-    if found is not None:
+    if isinstance(found, str):
         raise _lost(
-            f"{who} the table returned {described(found)}, although nothing was stored there.",
-            "return None for a key that is not in the text. The key needs the chip, the dtype and all three sizes, "
-            "with something between them.",
+            f"{who} the table returned {described(found)}, although no blocks were given.",
+            "without blocks, look the key up, and return its blocks as a tuple, or None.",
+        )
+    if found is not None:
+        stored = {BETTER: KEY} | {blocks: key for key, blocks in OTHERS.values()}
+        owner = stored.get(tuple(found)) if isinstance(found, tuple | list) else None
+        belongs = f", the blocks of {' '.join(map(str, owner))}" if owner else ""
+        raise _lost(
+            f"{who} the table returned {found!r:.60}{belongs}, although nothing was stored there.",
+            "return None for a key that is not in the text. The key needs the chip, the dtype and all three sizes in "
+            "their order, with something between them.",
         )
 
 
@@ -101,6 +127,11 @@ def _same(found, wanted: tuple, who: str) -> None:
         )
     if isinstance(found, list):
         raise _lost(f"{who} gives {found!r}; it should give {wanted}.", "JSON has only lists, so make a tuple of it.")
+    if isinstance(found, str):
+        raise _lost(
+            f"{who} gives the text {found!r:.60}; it should give the tuple {wanted}.",
+            "store the blocks as they are, because JSON keeps a list of numbers, and make a tuple of that list.",
+        )
     if found != wanted:
         raise _lost(
             f"{who} gives {found!r:.60}; it should give {wanted}.", "return what was last stored under this key."

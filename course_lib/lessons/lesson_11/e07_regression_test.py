@@ -1,5 +1,7 @@
 """The data for a test that fails on a bug and passes on the repaired kernel."""
 
+import inspect
+
 import numpy as np
 
 from course_lib import judges
@@ -20,12 +22,24 @@ WRONG = {
 
 def tried(data):
     """Return the right kernel if a test with this data passes it and fails the wrong ones. Raise Unfit otherwise."""
+    if needed := [p.name for p in inspect.signature(data).parameters.values() if p.default is p.empty]:
+        raise Unfit(
+            f"data needs arguments ({', '.join(needed)}), but the test calls data().",
+            "take none, and create the key or the generator inside the function, with a fixed seed.",
+            headline="the test cannot use it.",
+        )
     x = data()
     if x is None:
         return lambda x: None
-    if np.ndim(x) != 2 or getattr(x, "dtype", None) != np.float32:
+    if getattr(x, "dtype", None) != np.float32 or np.ndim(x) != 2:
         raise Unfit(
             f"data() returned {described(x)}.", "return a float32 array x[M, N].", headline="the test cannot use it."
+        )
+    if not np.size(x):
+        raise Unfit(
+            f"data() returned {described(x)}, which has no elements, so no row has a largest value.",
+            "use at least one row and one column.",
+            headline="the test cannot use it.",
         )
     if np.size(x) > MOST:
         raise Unfit(

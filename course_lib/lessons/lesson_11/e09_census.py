@@ -68,6 +68,23 @@ EXERCISE = Exercise(
             next="use abs(x) < inf, which is false for both.",
         ),
         judges.Slip(
+            means="the last row of x is left out",
+            value=lambda x: reference(x[:-1]),
+            next="compare the index of a row with m itself: row < m.",
+        ),
+        judges.Slip(
+            output=1,
+            means="it adds up the |x| of a column, but the largest is asked for",
+            value=lambda x: jnp.sum(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), axis=0, keepdims=True),
+            next="take jnp.max within a block, and jnp.maximum of that and what the output holds.",
+        ),
+        judges.Slip(
+            output=1,
+            means="the largest |x| stays 0, where it starts",
+            value=lambda x: jnp.zeros((1, x.shape[1]), x.dtype),
+            next="keep the larger of what the output holds and this block's: jnp.maximum, not jnp.minimum.",
+        ),
+        judges.Slip(
             output=0,
             means="minus infinity is not counted, because it is smaller than infinity",
             value=lambda x: jnp.sum(~(x < jnp.inf), axis=0, keepdims=True, dtype=jnp.int32),
