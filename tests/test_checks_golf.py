@@ -197,6 +197,12 @@ def test_what_helps_against_the_largest_part_of_the_cycles(agreed, monkeypatch, 
     assert says in golf.result(task("cycles", par=4000), double).next
 
 
+def test_an_exercise_may_say_what_helps_above_par(agreed):
+    agreed(report=report_of(4312, time_split={"DMA wait": 85}))
+    own = dataclasses.replace(task("cycles", par=4000), golf=Golf(unit="cycles", par=4000, next="count the stores."))
+    assert golf.result(own, double).next.startswith("count the stores.")
+
+
 def test_steps_are_those_of_one_kernel_in_blocks():
     assert golf._steps(task("cycles", par=1), double) == 1
     assert golf._steps(task("cycles", par=1), lambda x: double(double(x))) is None

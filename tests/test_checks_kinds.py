@@ -215,6 +215,8 @@ def test_another_number_is_not_what_was_meant():
     task = Exercise(id="99.1", title="Lines", kind="choose", defines="found", asks=lines, hints=hints, points=1)
     said = choose.result(task, "line 79")
     assert said.next == 'choose one of "line 75", "line 112".'
+    assert choose.result(task, 75).passed and choose.result(task, " Line   75").passed
+    assert choose.result(task, "112").headline == '"line 112" is not right.'
 
 
 @pytest.mark.parametrize("answer", ["simulater", 3, ["none"], "all", checks])

@@ -1,5 +1,7 @@
 """What a wrong element takes in and should not, or leaves out and should take."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,6 +44,30 @@ def half_a_relu(x):
 def test_a_term_too_many_or_too_few_is_named(mine, asked, says):
     said = judges.numbers_judge(in_one_step(mine), asked, X)
     assert said.passed is False and says in said.message
+
+
+@pytest.mark.parametrize(
+    "mine, takes_in",
+    [
+        (lambda x: jnp.maximum(2 * x, -3.0), "A maximum in the kernel takes in -3:"),
+        (lambda x: jnp.minimum(2 * x, -999.0), "A minimum in the kernel takes in -999:"),
+        (lambda x: 0 * x - 3.0, None),
+        (lambda x: jnp.maximum(0 * x - 1.5, 0 * x - 1.5) - 1.5, None),  # -3 is not in the code
+    ],
+)
+def test_a_number_that_a_maximum_takes_in_is_named(mine, takes_in):
+    x = -4.0 - jnp.arange(8 * 128.0, dtype=jnp.float32).reshape(8, 128) % 77
+    said = judges.numbers_judge(in_one_step(mine), lambda x: 2 * x, x)
+    assert said.passed is False
+    assert takes_in in said.message if takes_in else "takes in" not in said.message
+
+
+def test_large_numbers_overflow_in_no_trial():
+    x = jnp.full((8, 128), 2e37).at[1].set(-2e37)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = judges.numbers_judge(in_one_step(sums_of_two), sums_of_three, x)
+    assert said.passed is False
 
 
 def test_a_choice_that_drops_nan_is_not_blamed():
