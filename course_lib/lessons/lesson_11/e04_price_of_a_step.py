@@ -88,7 +88,7 @@ PARTS = {
         tolerance=0.005,
         near={
             1e6 * FIRST / steps(1024): NO_CALL_A,
-            1e6 * SECOND / steps(4096): NO_CALL_A,
+            1e6 * SECOND / steps(4096): f"{NO_CALL_A} If you did subtract that, give a third digit.",
             1e6 * (SECOND - FIRST) / steps(4096): "You take the difference of the times. Which steps does it contain?",
             **dict.fromkeys((1e6 * (SECOND - FIRST) / (32**n - 8**n) for n in (1, 2)), CUBED),
             1e6 * (SECOND - FIRST) / (64**3 - 16**3): "The blocks are 128 wide. You counted those of 64.",
