@@ -130,6 +130,21 @@ def test_tolerance_is_that_of_the_result():
     assert not of_a_function(lambda a, b: 3.2 * a, rough).passed
 
 
+@pytest.mark.parametrize(
+    "volume, says",
+    [
+        (lambda a, b: a * b, "Your value times a would be right.*factor a is missing"),
+        (lambda a, b: a * a * b * b, "It is b times as large.*b is a factor too many"),
+        (lambda a, b: a * a * b + 2, "Every case is 2 more.*left out, or one too many"),
+        (lambda a, b: 4 * b, "does not depend on a, but should.*find where a belongs"),
+        (lambda a, b: a**2 * b + a - b, "work through this case on paper"),
+    ],
+)
+def test_the_argument_that_is_wrong_is_named(volume, says):
+    a_volume = Formula(name="the volume", unit="", formula="a * a * b", proof=lambda a, b: a * a * b)
+    assert re.search(f"(?s){says}", str(of_a_function(volume, a_volume)))
+
+
 @pytest.mark.parametrize("rounding", [math.floor, math.ceil, round])
 def test_values_that_are_rounded_are_said_to_be(rounding):
     third = Formula(name="a third", unit="", formula="(a + 1) / 3 + 0.4", proof=lambda a, b: (a + 1) / 3 + 0.4)

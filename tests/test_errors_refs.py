@@ -100,7 +100,7 @@ FAILURES = {
     ),
     "too-many-indices": (
         compiled(call(lambda x, o: o.__setitem__(..., x[0, 0, 0]))),
-        "The kernel gives the indices (0, 0, 0) to a ref of shape (256, 512)",
+        "The kernel, or an index map, gives the indices (0, 0, 0) to a ref of shape (256, 512)",
     ),
     "forgot-ellipsis, after .at": (
         compiled(call(lambda x, o: o.__setitem__(..., x.at[0:256] + 1.0))),

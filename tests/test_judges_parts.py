@@ -519,7 +519,7 @@ def test_a_map_that_leaves_out_a_grid_axis_is_asked_about_it():
     assert "= 3 steps. Axis 1 of the grid has that many, but the index map of o_ref ignores it" in left_out.next
     assert left_out.next.endswith("Either entry 1 of the tuple it returns must use it, or the grid is too short.")
     short = judges.numbers_judge(placed(lambda i, j: (i, j), grid=(2, 2)), jnp.copy, x)
-    assert short.next.endswith("= 3 steps. Check whether the grid is too short.")
+    assert short.next.endswith("= 3 steps. Check whether the grid or the block is too short.")
 
 
 @pytest.mark.parametrize("axis, says", [(0, "it should keep what it holds"), (1, "check the condition")])

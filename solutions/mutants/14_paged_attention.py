@@ -303,3 +303,209 @@
 # %% answer="14.10" name="copies behind the last page" judge="exercise" says="above par|moves"
 # -        j = jnp.minimum(own % columns, pl.cdiv(lengths_ref[b], PAGE) - 1)
 # +        j = own % columns
+
+
+# %% answer="14.1" name="no elements of a head" judge="exercise" says="Your\\s+value\\s+times\\s+head\\s+would\\s+be\\s+right"
+# -    kept = 2 * layers * kv_heads * head * 2
+# +    kept = 2 * layers * kv_heads * 2
+
+
+# %% answer="14.1" name="the bandwidth of a v5e" judge="exercise" says="does\\s+not\\s+depend\\s+on\\s+bandwidth"
+# -    seconds = (parameters + sequences * context * kept) / bandwidth
+# +    seconds = (parameters + sequences * context * kept) / 8.2e11
+
+
+# %% answer="14.1" name="the larger of both times" judge="exercise" says="so\\s+their\\s+times\\s+add\\s+up"
+# -    seconds = (parameters + sequences * context * kept) / bandwidth
+# +    seconds = max(parameters, sequences * context * kept) / bandwidth
+
+
+# %% answer="14.2" name="the next page" judge="numbers" says="takes\\s+page\\s+j\\s+\\+\\s+1"
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return table_ref[b, jnp.minimum(j + 1, last)], 0, 0, 0
+
+
+# %% answer="14.2" name="full pages alone" judge="numbers" says="a\\s+last\\s+page\\s+that\\s+is\\s+not\\s+full\\s+is\\s+left\\s+out"
+# -        last = pl.cdiv(lengths_ref[b], PAGE) - 1
+# +        last = jnp.maximum(lengths_ref[b] // PAGE - 1, 0)
+
+
+# %% answer="14.2" name="the last page rounded down" judge="simulator" says="comes\\s+from\\s+table_ref.1, 1."
+# -        last = pl.cdiv(lengths_ref[b], PAGE) - 1
+# +        last = lengths_ref[b] // PAGE
+
+
+# %% answer="14.2" name="columns and rows of the table" judge="numbers" says="the\\s+table\\s+is\\s+read\\s+at\\s+.j,\\s+b"
+# -        return table_ref[b, jnp.minimum(j, last)], 0, 0, 0
+# +        return table_ref[j, b], 0, 0, 0
+
+
+# %% answer="14.2" name="sequences for pages of the result" judge="numbers" says="b\\s+and\\s+j\\s+are\\s+exchanged"
+# -    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j, 0))
+# +    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (j, 0, b, 0))
+
+
+# %% answer="14.2" name="one spec" judge="exercise" says="it\\s+should\\s+return\\s+two\\s+block\\s+specs"
+# -    return pl.BlockSpec(block, page_map), pl.BlockSpec(block, lambda b, j, *_: (b, 0, j, 0))
+# +    return pl.BlockSpec(block, page_map)
+
+
+# %% answer="14.2" name="two heads, whatever heads is" judge="numbers" says="the\\s+grid\\s+or\\s+the\\s+block\\s+is\\s+too\\s+short"
+# -    block = (None, heads, PAGE, width)
+# +    block = (None, 2, PAGE, width)
+
+
+# %% answer="14.3" name="keys for values" judge="numbers" says="keys\\s+and\\s+values\\s+are\\s+exchanged"
+# -    k, v = page_ref[:, :D], page_ref[:, D:]
+# +    v, k = page_ref[:, :D], page_ref[:, D:]
+
+
+# %% answer="14.3" name="scaled by a row" judge="numbers" says="divided\\s+by\\s+sqrt\\(256\\)"
+# -    s = scores(q_ref[...], k) / math.sqrt(D)
+# +    s = scores(q_ref[...], k) / math.sqrt(page_ref.shape[1])
+
+
+# %% answer="14.3" name="values masked across" judge="numbers" says="runs\\s+along\\s+their\\s+elements"
+# -    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+# +    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 1) < left, v, 0)
+
+
+# %% answer="14.3" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# -    p = jnp.exp(s - s.max(axis=1, keepdims=True))
+# +    p = jnp.exp(s)
+
+
+# %% answer="14.3" name="one maximum for all" judge="numbers" says="all\\s+queries\\s+share\\s+one\\s+maximum"
+# -    p = jnp.exp(s - s.max(axis=1, keepdims=True))
+# +    p = jnp.exp(s - s.max())
+
+
+# %% answer="14.3" name="values not cleaned, keys need not be" judge="numbers" says="page\\[11,\\s+129\\]\\s+is\\s+NaN"
+# -    v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 0) < left, v, 0)
+
+
+# %% answer="14.4" name="the length for every page" judge="numbers" says="masked\\s+with\\s+the\\s+length\\s+of\\s+the\\s+whole\\s+sequence"
+# -    left = lengths_ref[b] - j * PAGE
+# +    left = lengths_ref[b]
+
+
+# %% answer="14.4" name="every page as the last" judge="numbers" says="masked\\s+as\\s+if\\s+it\\s+were\\s+the\\s+last\\s+one"
+# -    left = lengths_ref[b] - j * PAGE
+# +    left = jax.lax.rem(lengths_ref[b], PAGE)
+
+
+# %% answer="14.4" name="the length of sequence 0" judge="numbers" says="with\\s+the\\s+length\\s+of\\s+sequence\\s+0"
+# -    left = lengths_ref[b] - j * PAGE
+# +    left = lengths_ref[0] - j * PAGE
+
+
+# %% answer="14.4" name="keys for values" judge="numbers" says="keys\\s+and\\s+values\\s+are\\s+exchanged"
+# -        k, v = page_ref[:, :D], page_ref[:, D:]
+# +        v, k = page_ref[:, :D], page_ref[:, D:]
+
+
+# %% answer="14.4" name="divided by D" judge="numbers" says="divided\\s+by\\s+128,\\s+not\\s+by\\s+its\\s+square\\s+root"
+# -        s = scores(q_ref[...], k) / math.sqrt(D)
+# +        s = scores(q_ref[...], k) / D
+
+
+# %% answer="14.4" name="scaled by a row" judge="numbers" says="divided\\s+by\\s+sqrt\\(256\\)"
+# -        s = scores(q_ref[...], k) / math.sqrt(D)
+# +        s = scores(q_ref[...], k) / math.sqrt(2 * D)
+
+
+# %% answer="14.4" name="one score too many" judge="numbers" says="the\\s+score\\s+of\\s+the\\s+first\\s+row\\s+past\\s+the\\s+last\\s+token"
+# -        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < left, s, -jnp.inf)
+# +        s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) <= left, s, -jnp.inf)
+
+
+# %% answer="14.4" name="l of the last page" judge="numbers" says="l\\s+holds\\s+the\\s+sum\\s+of\\s+the\\s+last\\s+page\\s+alone"
+# -        l_ref[...] = l_ref[...] * shrink + p.sum(axis=1, keepdims=True)
+# +        l_ref[...] = p.sum(axis=1, keepdims=True)
+
+
+# %% answer="14.4" name="acc of the last page" judge="numbers" says="acc\\s+holds\\s+the\\s+values\\s+of\\s+the\\s+last\\s+page\\s+alone"
+# -        acc_ref[...] = acc_ref[...] * shrink + weighted(p, v)
+# +        acc_ref[...] = weighted(p, v)
+
+
+# %% answer="14.4" name="divided at every page" judge="numbers" says="acc\\s+is\\s+divided\\s+by\\s+l\\s+at\\s+every\\s+page"
+# -        acc_ref[...] = acc_ref[...] * shrink + weighted(p, v)
+# +        acc_ref[...] = acc_ref[...] * shrink + weighted(p, v) / l_ref[...]
+
+# -        o_ref[...] = jnp.where(lengths_ref[b] > 0, acc_ref[...] / l_ref[...], 0)
+# +        o_ref[...] = acc_ref[...]
+
+
+# %% answer="14.4" name="m from 0" judge="numbers" says="m\\s+starts\\s+at\\s+0"
+# -        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+# +        m_ref[...] = jnp.zeros_like(m_ref)
+
+
+# %% answer="14.4" name="stored for the last sequence" judge="numbers" says="does\\s+not\\s+tell\\s+the\\s+steps\\s+of\\s+a\\s+block\\s+apart"
+# -    @pl.when(j == pl.num_programs(1) - 1)
+# +    @pl.when(b == pl.num_programs(0) - 1)
+
+
+# %% answer="14.5" name="one page too many" judge="exercise" says="Every\\s+case\\s+is\\s+1\\s+more"
+# -    return latency * rate / page
+# +    return latency * rate / page + 1
+
+
+# %% answer="14.5" name="the rate of a v5e" judge="exercise" says="does\\s+not\\s+depend\\s+on\\s+rate"
+# -    latency = fixed + page / rate
+# -    return latency * rate / page
+# +    return fixed * 546 / page + 1
+
+
+# %% answer="14.5" name="upside down" judge="exercise" says="the\\s+share\\s+of\\s+the\\s+bandwidth"
+# -    return latency * rate / page
+# +    return page / (latency * rate)
+
+
+# %% answer="14.6" name="zeros last" judge="numbers" says="zeros\\s+that\\s+come\\s+last\\s+replace\\s+the\\s+pages"
+# -    o_ref[...] = jnp.zeros_like(o_ref)
+
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+# +    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+# +    o_ref[...] = jnp.zeros_like(o_ref)
+
+
+# %% answer="14.6" name="one row for a page" judge="numbers" says="is\\s+under\\s+way:\\s+they\\s+share\\s+rows"
+# -        place = o_ref.at[pl.ds(j * PAGE, PAGE)]
+# +        place = o_ref.at[pl.ds(j, PAGE)]
+
+
+# %% answer="14.6" name="rows of all sequences" judge="numbers" says="rows\\s+are\\s+counted\\s+from\\s+0\\s+in\\s+each\\s+step"
+# -        place = o_ref.at[pl.ds(j * PAGE, PAGE)]
+# +        place = o_ref.at[pl.ds((b * table_ref.shape[1] + j) * PAGE, PAGE)]
+
+
+# %% answer="14.6" name="waits once" judge="simulator" says="It\\s+was\\s+started\\s+at\\s+step"
+# -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
+# +    pl.when(count > 0)(lambda: copy(0).wait())
+
+
+# %% answer="14.6" name="a page more when the last is full" judge="numbers" says="comes\\s+from\\s+table_ref.1,\\s+1."
+# -    count = pl.cdiv(lengths_ref[b], PAGE)
+# +    count = lengths_ref[b] // PAGE + 1
+
+
+# %% answer="14.7" name="one row too many" judge="numbers" says="first\\s+row\\s+past\\s+the\\s+last\\s+token\\s+is\\s+added"
+# -        return total + jnp.where(token < length, rows, 0).sum(axis=0, keepdims=True)
+# +        return total + jnp.where(token <= length, rows, 0).sum(axis=0, keepdims=True)
+
+
+# %% answer="14.8" name="tokens for queries" judge="exercise" says="cu_q_lens\\s+adds\\s+up\\s+the\\s+tokens\\s+that\\s+have\\s+a\\s+query"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 52, "B": 201, "C": 251, "D": 13}
+
+
+# %% answer="14.8" name="pages for tokens" judge="exercise" says="kv_lens\\s+counts\\s+tokens"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 52, "B": 13, "C": 51, "D": 13}
+
+
+# %% answer="14.8" name="pages of all" judge="exercise" says="the\\s+pages\\s+of\\s+all\\s+three\\s+sequences"
+# -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
+# +call |= {"A": 52, "B": 201, "C": 51, "D": 30}

@@ -266,3 +266,89 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # %% answer="15.9" name="a size that forgets the rounding" judge="numbers" says="wrong"
 # -        @pl.when(counts & (e < nobody) & (end - at > below) & (end - at <= size))
 # +        @pl.when(counts & (e < nobody) & (end - start > below) & (end - start <= size))
+
+
+# %% answer="15.2" name="the length for the count" judge="exercise" says="that\\s+is\\s+the\\s+length\\s+of\\s+the\\s+lists"
+# -    return [a.astype(jnp.int32) for a in (group, tiles, bounds, count[None])]
+# +    return [a.astype(jnp.int32) for a in (group, tiles, bounds, jnp.full(1, most))]
+
+
+# %% answer="15.2" name="group and tiles exchanged" judge="exercise" says="this\\s+list\\s+belongs\\s+elsewhere\\s+in\\s+the\\s+result"
+# -    return [a.astype(jnp.int32) for a in (group, tiles, bounds, count[None])]
+# +    return [a.astype(jnp.int32) for a in (tiles, group, bounds, count[None])]
+
+
+# %% answer="15.2" name="zeros past the end" judge="exercise" says="visits\\s+are\\s+right,\\s+but\\s+past\\s+them"
+# -    return [a.astype(jnp.int32) for a in (group, tiles, bounds, count[None])]
+# +    group = jnp.where(jnp.arange(most) < count, group, 0)
+# +    return [a.astype(jnp.int32) for a in (group, tiles, bounds, count[None])]
+
+
+# %% answer="15.3" name="the last expert for nobody" judge="numbers" says="as\\s+if\\s+they\\s+were\\s+nobody's"
+# -    v, nobody = pl.program_id(0), bounds_ref.shape[0] - 2
+# +    v, nobody = pl.program_id(0), bounds_ref.shape[0] - 3
+
+
+# %% answer="15.3" name="columns for rows" judge="numbers" says="along\\s+the\\s+columns\\s+of\\s+o_ref"
+# -        row = tile_ref[v] * TILE + jax.lax.broadcasted_iota(jnp.int32, o_ref.shape, 0)
+# +        row = tile_ref[v] * TILE + jax.lax.broadcasted_iota(jnp.int32, o_ref.shape, 1)
+
+
+# %% answer="15.4" name="the first row left out" judge="numbers" says="first\\s+row\\s+of\\s+each\\s+group\\s+is\\s+left\\s+out"
+# -        return jnp.where((row >= bounds_ref[e]) & (row < bounds_ref[e + 1]), ref[...], 0)
+# +        return jnp.where((row > bounds_ref[e]) & (row < bounds_ref[e + 1]), ref[...], 0)
+
+
+# %% answer="15.4" name="rows counted in the tile" judge="numbers" says="rows\\s+of\\s+each\\s+tile\\s+are\\s+counted\\s+from\\s+0"
+# -        row = tile_ref[v] * TILE + jax.lax.broadcasted_iota(jnp.int32, ref.shape, 0)
+# +        row = jax.lax.broadcasted_iota(jnp.int32, ref.shape, 0)
+
+
+# %% answer="15.4" name="the last visit left out" judge="numbers" says="last\\s+visit\\s+that\\s+counts\\s+is\\s+not\\s+added"
+# -    @pl.when(v <= last)
+# +    @pl.when(v < last)
+
+
+# %% answer="15.4" name="masks that multiply" judge="numbers" says="is\\s+NaN\\s+and\\s+must\\s+not\\s+count"
+# -        return jnp.where((row >= bounds_ref[e]) & (row < bounds_ref[e + 1]), ref[...], 0)
+# +        return ref[...] * ((row >= bounds_ref[e]) & (row < bounds_ref[e + 1]))
+
+
+# %% answer="15.4" name="never cleared" judge="numbers" says="where\\s+the\\s+list's\\s+entry\\s+differs"
+# -    @pl.when((v == 0) | (group_ref[jnp.maximum(v - 1, 0)] != e))
+# +    @pl.when(v < 0)
+
+
+# %% answer="15.4" name="stored at the end alone" judge="numbers" says="every\\s+block\\s+needs\\s+a\\s+write"
+# -    @pl.when((v == last) | (group_ref[jnp.minimum(v + 1, last)] != e))
+# +    @pl.when(v == last)
+
+
+# %% answer="15.5" name="ReLU of x" judge="numbers" says="the\\s+ReLU\\s+is\\s+applied\\s+to\\s+x"
+# -        o = jnp.maximum(dot(x_ref[...], w_ref[...]), 0)
+# +        o = dot(jnp.maximum(x_ref[...], 0), w_ref[...])
+
+
+# %% answer="15.6" name="two halves" judge="numbers" says="split\\s+into\\s+two\\s+halves"
+# -    each = jnp.zeros_like(o).at[order].set(o).reshape(len(x), 2, -1)
+# +    each = jnp.zeros_like(o).at[order].set(o).reshape(2, len(x), -1).swapaxes(0, 1)
+
+
+# %% answer="15.6" name="not sorted" judge="numbers" says="rows\\s+are\\s+not\\s+sorted\\s+by\\s+expert"
+# -    order = jnp.argsort(expert.reshape(-1))  # of 2 * T rows, two for each token
+# +    order = jnp.arange(expert.size)
+
+
+# %% answer="15.6" name="sizes of the first expert" judge="numbers" says="sizes\\s+count\\s+only\\s+the\\s+first\\s+expert"
+# -    sizes = jnp.bincount(expert.reshape(-1), length=len(w))
+# +    sizes = jnp.bincount(expert[:, 0], length=len(w))
+
+
+# %% answer="15.6" name="shares twice" judge="numbers" says="shares\\s+are\\s+multiplied\\s+twice"
+# -    return jnp.sum(share[:, :, None] * each, axis=1)
+# +    return jnp.sum(share[:, :, None] ** 2 * each, axis=1)
+
+
+# %% answer="15.7" name="silu of x" judge="numbers" says="the\\s+SiLU\\s+is\\s+applied\\s+to\\s+x"
+# -        o = jax.nn.silu(dot(x_ref[...], gate_ref[...])) * dot(x_ref[...], up_ref[...])
+# +        o = dot(jax.nn.silu(x_ref[...]), gate_ref[...]) * dot(x_ref[...], up_ref[...])

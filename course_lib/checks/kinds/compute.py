@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import math
 import numbers
 from collections.abc import Callable
@@ -60,12 +62,12 @@ class Compute:
                 if _agree(self.values(wrong), rights, result.tolerance):
                     raise ValueError(f"near of {result.name} has {sentence!r:.60} for a formula that is right.")
 
-    def values(self, expression: str) -> list[float]:
-        """Evaluate an expression for each case. Raise ValueError, which names the expression, if it gives no number."""
+    def values(self, expression: str, cases: tuple[tuple, ...] | None = None) -> list[float]:
+        """Evaluate an expression for each case, or for other ``cases``. Raise ValueError if it gives no number."""
         try:
             code = compile(expression, "<formula>", "eval")
             names = {"__builtins__": {}} | _FUNCTIONS
-            return [eval(code, names | dict(zip(self.takes, case, strict=True))) for case in self.cases]
+            return [eval(code, names | dict(zip(self.takes, case, strict=True))) for case in cases or self.cases]
         except Exception as error:
             raise ValueError(
                 f"the formula {expression!r} cannot be evaluated: {error}. It may use {', '.join(self.takes)}, "
@@ -100,12 +102,12 @@ def result(task: Exercise, answer: object) -> Result:
             return not_yet(task.id, "it returns something else.", f"{call} returned {problem}", _order(asked))
         returned.append([_plain(v) for v in (value if len(asked.results) > 1 else [value])])
     for place, result in enumerate(asked.results):
-        if complaint := _complaint(task, result, [values[place] for values in returned]):
+        if complaint := _complaint(task, result, [values[place] for values in returned], answer):
             return not_yet(task.id, f"look at {result.name}.", *complaint)
     return passed(task.id, asked.why)
 
 
-def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[str, str] | None:
+def _complaint(task: Exercise, result: Formula, values: list[float], answer: Callable) -> tuple[str, str] | None:
     """Return (what is wrong with the values of one result, what to try); None if nothing is."""
     asked: Compute = task.asks
     rights = asked.values(result.formula)
@@ -122,7 +124,55 @@ def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[st
             return f"You return {other.name} where {result.name} should be.", _order(asked)
     if _are_rounded(values, rights):
         return f"{_by_example(task, result, values, rights)} Your values are rounded.", "do not round."
+    if known := _wrong_in_one_argument(asked, result, values, rights) or _ignored(asked, result, answer):
+        return f"{_by_example(task, result, values, rights)} {known[0]}", known[1]
     return _by_example(task, result, values, rights), "work through this case on paper, and compare line by line."
+
+
+def _wrong_in_one_argument(
+    asked: Compute, result: Formula, values: list[float], rights: list[float]
+) -> tuple[str, str] | None:
+    """Report values that have one argument too often or too rarely as a factor, or that differ by one number."""
+    for name, column in zip(asked.takes, zip(*asked.cases, strict=True), strict=True):
+        if len(set(map(str, column))) < 2 or not all(isinstance(a, numbers.Real) for a in column):
+            continue
+        pairs = [(v, r, a) for v, r, a in zip(values, rights, column, strict=True)]
+        if all(_close(v, r * a, 1e-6) for v, r, a in pairs):
+            return f"It is {name} times as large as it should be.", f"find where {name} is a factor too many."
+        if all(_close(v * a, r, 1e-6) for v, r, a in pairs):
+            return f"Your value times {name} would be right.", f"find where the factor {name} is missing."
+    off = [v - r for v, r in zip(values, rights, strict=True)]
+    if off[0] and all(abs(o - off[0]) <= 1e-6 * max(abs(off[0]), abs(r)) for o, r in zip(off, rights, strict=True)):
+        by = quantity.shown(float(f"{abs(off[0]):.4g}"), result.unit)
+        which = "more" if off[0] > 0 else "less"
+        return f"Every case is {by} {which} than it should be.", "look for a term that is left out, or one too many."
+    return None
+
+
+def _ignored(asked: Compute, result: Formula, answer: Callable) -> tuple[str, str] | None:
+    """Report an argument that the right number depends on, and the learner's does not."""
+    place = asked.results.index(result)
+
+    def own(case: tuple) -> float:
+        value = _listed(answer(*map(asked.hands, case)))
+        return _plain(value[place] if len(asked.results) > 1 else value)
+
+    for n, name in enumerate(asked.takes):
+        numbers_there = {case[n]: None for case in asked.cases if isinstance(case[n], numbers.Real)}
+        changed = [(case, (*case[:n], other, *case[n + 1 :])) for case in asked.cases for other in numbers_there]
+        rights = [asked.values(result.formula, pair) for pair in changed]
+        differ = [pair for pair, (one, other) in zip(changed, rights, strict=True) if not _close(one, other, 1e-6)]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                is_ignored = bool(differ) and all(own(one) == own(other) for one, other in differ)
+        except Exception:  # it cannot take such a case
+            continue
+        if is_ignored:
+            return (
+                f"The result does not depend on {name}, but should.",
+                f"find where {name} belongs; a fixed number in its place fits one case only.",
+            )
+    return None
 
 
 def _by_example(task: Exercise, result: Formula, values: list[float], rights: list[float]) -> str:

@@ -93,8 +93,10 @@ ROWS = (
     Row(
         "too-many-indices",
         r"`indices` must not be longer than `shape`: indices=(?P<indices>\([^\n]*\)), shape=(?P<shape>\([^)]*\))",
-        "The kernel gives the indices {indices} to a ref of shape {shape}: that is at least one too many.",
-        "give at most one index for each axis of the ref. The ref has the block's axes, without those that are None.",
+        "The kernel, or an index map, gives the indices {indices} to a ref of shape {shape}: that is at least one too "
+        "many.",
+        "give at most one index for each axis of the ref. A block's ref lacks the axes that are None. Prefetched refs "
+        "come in the order of the call's arguments.",
         "04",
     ),
 )

@@ -109,8 +109,18 @@ def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint 
                 f"{at_step(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that is out of "
                 f"bounds: {named(name, part, entry)}, but {name} has {length} along axis 0."
             )
-            if where := looked_up.entry(call, int(part[entry, 0]), part[:, 0]):
-                return Complaint(f"{what} The {int(part[entry, 0])} comes from {where}.", looked_up.advice(where))
+            if where := looked_up.entry(call, int(part[entry, 0]), part[:, 0], step):
+                return Complaint(
+                    f"{what} The {int(part[entry, 0])} comes from {where}.",
+                    f"{where} holds no valid number. Start no copy for an entry past the last one that counts: is the "
+                    "count too large, or that of another list?",
+                )
+            if any(operand.name == name and operand.pipelined for operand in call.operands):
+                return Complaint(
+                    what,
+                    f"{name} is the block of one step, so its rows are counted from 0 in each step. Check where the "
+                    "copy begins, and whether the last copy is one too many.",
+                )
             return Complaint(what, "check the last iteration: it must not start a copy if there is no next block.")
     return None
 

@@ -23,6 +23,13 @@ def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pend
     if use.part is None and not any(_same_source(use, entry, p) for p in others):
         return None  # each brings something else to rows that are known only when the kernel runs
     name = named(use.ref, use.part, entry)
+    its = others[0].use.part
+    if use.part is not None and its is not None and use.part[entry].tolist() != its[others[0].entry].tolist():
+        return Complaint(
+            f"{at_step(call, step)} {call.name} starts a copy into {name} while another copy, into "
+            f"{named(use.ref, its, others[0].entry)}, is under way: they share rows.",
+            "give each copy rows of its own: block n of size rows begins at row n * size.",
+        )
     return Complaint(
         f"{at_step(call, step)} {call.name} starts a copy into {name} while another copy into it is under way.",
         "wait for the first copy before you start the second, or remove a .start() that is one too many.",
@@ -54,12 +61,18 @@ def touched(
             return Complaint(
                 f"{at_step(call, step)} {call.name} reads {name} before it has waited for the copy of "
                 f"{copy.use.source} into it.",
-                f"call .wait() on the copy before you read {use.ref}.",
+                f"call .wait() on the copy before you read {use.ref}, or read the part whose copy has arrived.",
             )
         if use.kind == "write" and (into or out_of):
             way = f"of {copy.use.source} into it" if into else f"of it into {copy.use.ref}"
+            what = f"{at_step(call, step)} {call.name} writes to {name} while a copy {way} is under way."
+            if copy.step != step:
+                return Complaint(
+                    f"{what} It was started at step {call.step(copy.step)}.",
+                    f"call .wait() as often as .start(): wait for this copy before {use.ref} is reused.",
+                )
             return Complaint(
-                f"{at_step(call, step)} {call.name} writes to {name} while a copy {way} is under way.",
+                what,
                 f"wait for the copy before you reuse {use.ref}, or use another buffer in the meantime.",
             )
     return None

@@ -21,7 +21,7 @@ def outside(call: grid.Pipeline) -> Complaint | None:
         )
         axis = next((n for n, (b, most) in enumerate(zip(block, operand.blocks, strict=True)) if not 0 <= b < most), 0)
         is_no_element = not 0 <= block[axis] < operand.shape[axis]  # else it may be an element's number, not a block's
-        if is_no_element and (where := looked_up.entry(call, block[axis], operand.indices[:, axis])):
+        if is_no_element and (where := looked_up.entry(call, block[axis], operand.indices[:, axis], steps[0])):
             last = block[axis] == operand.blocks[axis]
             return Complaint(f"{what} The {block[axis]} comes from {where}.", looked_up.advice(where, last))
         stops = isinstance(call, grid.Call) and _is_past_the_memory(operand, block)

@@ -5,10 +5,11 @@ import numpy as np
 from course_lib import grid
 
 
-def entry(call: grid.Pipeline, number: int, numbers: np.ndarray) -> str | None:
-    """Return "table_ref[0, 3]" for the first entry of a prefetched array that is ``number``; None if there is none.
+def entry(call: grid.Pipeline, number: int, numbers: np.ndarray, step: int) -> str | None:
+    """Return "table_ref[0, 3]" for the entry of a prefetched array that is ``number``; None if there is none.
 
     ``numbers``: all that were used in its place. They must stand in the same array, or be 0, or it is a coincidence.
+    Of several such entries it is the one with the most indices that are those of ``step``.
     """
     if not isinstance(call, grid.Call):
         return None
@@ -17,7 +18,9 @@ def entry(call: grid.Pipeline, number: int, numbers: np.ndarray) -> str | None:
         if values.dtype.kind not in "iu" or not np.isin(numbers[numbers != 0], values).all():
             continue
         if len(places := np.argwhere(values == number)):
-            return f"{name}[{', '.join(map(str, places[0].tolist()))}]" if values.ndim else name
+            at = np.array(call.step(step)[: places.shape[1]], int)
+            place = places[np.argmax((places[:, : len(at)] == at).sum(axis=1))]
+            return f"{name}[{', '.join(map(str, place.tolist()))}]" if values.ndim else name
     return None
 
 
@@ -32,6 +35,6 @@ def advice(where: str, one_past: bool = False) -> str:
             "group, stay at the last block, with jnp.minimum, and do not use its values."
         )
     return (
-        f"check whether {where} is a valid entry. Entries after the last valid one may hold anything: look up only "
-        "valid ones, and stay at the last, with jnp.minimum, if there are more steps."
+        f"{where} holds no block's number. Look up only the entries that count: stay at the last of them, with "
+        "jnp.minimum, if there are more steps. If this entry should count, another list is meant, or another index."
     )

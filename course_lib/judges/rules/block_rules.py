@@ -30,7 +30,7 @@ def rows_outside(found: Finding) -> Complaint | None:
                 f"At step {call.step(step)} the kernel accesses {ref}{rows}, but axis 0 of {ref} has only {length} "
                 "elements.",
                 "indices start at 0, so the last one is the length minus 1; check the last iteration and the last "
-                "grid step.",
+                "grid step, and whether another index is meant.",
             )
     return None
 
@@ -71,7 +71,7 @@ def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str
     )
     still = [n for n, steps in enumerate(call.grid) if steps == blocks and not order.depends_on(call, output, n)]
     if not still:
-        return f"{makes} Check whether the grid is too short."
+        return f"{makes} Check whether the grid or the block is too short."
     return (
         f"{makes} Axis {still[0]} of the grid has that many, but the index map of {output.name} ignores it. Either "
         f"entry {axis} of the tuple it returns must use it, or the grid is too short."

@@ -13,6 +13,9 @@ def no_entry(found: Finding) -> Complaint | None:
     if (made := _looked_up(found)) is None or len(found.steps):
         return None
     call, output = made
+    at = [f // b for f, b in zip(found.first, output.block_shape, strict=True)]
+    if any(len(set(column)) == 1 and column[0] != b for column, b in zip(output.indices.T.tolist(), at, strict=True)):
+        return None  # along an axis that no list has to do with
     lists = " or ".join(o.name for o in call.operands if o.role == "prefetch")
     visited = len(np.unique(output.indices, axis=0))
     return Complaint(

@@ -145,6 +145,11 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
         todo = f"write {read.ref} with =, not with +=; if a loop accumulates in it, initialize it before the loop."
     elif output is not None:
         todo = f"initialize {read.ref} at the first step of each of its blocks, under pl.when."
+    elif any(_follows_a_list(call, each) for each in call.outputs):
+        todo = (
+            f"initialize {read.ref} at the first step of each output block: at step 0, and where the list's entry "
+            "differs from the one before."
+        )
     else:
         todo = f"initialize {read.ref} when the index of the reduction axis is 0: @pl.when(pl.program_id(axis) == 0)."
     return Complaint(what, todo)
@@ -163,6 +168,19 @@ def left_unwritten(found: Finding) -> Complaint | None:
     call, output = found.made_by
     if memory.writes(call, output.name, found.steps)[0] or memory.known_uses(call) is None:
         return None
+    if _writes_whole_blocks(call, output):
+        return Complaint(
+            f"None of the steps of this block writes to {output.name}, but all steps of other blocks do: the condition "
+            "around the write does not tell the steps of a block apart.",
+            "test the axis of the grid along which the steps of one block follow one another.",
+        )
+    if _follows_a_list(call, output):
+        return Complaint(
+            f"None of the steps of this block writes to {output.name}, because the condition around the write is "
+            "false there.",
+            "every block needs a write, for example at its last step: where the list's next entry differs, or where no "
+            "entry comes after it.",
+        )
     if memory.writes(call, output.name, np.arange(call.steps))[0]:
         return Complaint(
             f"None of the steps of this block writes to {output.name}, because the condition around the write is "
@@ -175,6 +193,20 @@ def left_unwritten(found: Finding) -> Complaint | None:
         "true.",
         "steps are counted from 0, so the last step of axis a is pl.num_programs(a) - 1.",
     )
+
+
+def _follows_a_list(call: grid.Call, output: grid.Operand) -> bool:
+    """Whether a prefetched list gives the output's blocks as many steps as each needs."""
+    return bool(call.scalars) and len(set(np.unique(output.indices, axis=0, return_counts=True)[1].tolist())) > 1
+
+
+def _writes_whole_blocks(call: grid.Call, output: grid.Operand) -> bool:
+    """Whether every block of several steps is written at all of them or at none, and some block is written."""
+    uses = [u for u in memory.known_uses(call) or () if u.ref == output.name and u.kind in ("write", "start")]
+    written = np.isin(np.arange(call.steps), [step for use in uses for step in use.steps.tolist()])
+    _, block, steps = np.unique(output.indices, axis=0, return_inverse=True, return_counts=True)
+    share = np.bincount(block.ravel(), written) / steps
+    return bool((steps > 1).all() and (share == 1).any() and np.isin(share, (0, 1)).all())
 
 
 def written_too_early(found: Finding) -> Complaint | None:

@@ -109,7 +109,7 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     If none moves more than that, it is the one that moves most padding; without padding, the one that moves most bytes.
     """
     rows = [
-        (row, next((o for o in call.operands if o.name == row.name), None))  # two kernels may both have an o_ref
+        (row, next((o for o in call.operands if o.name == row.name), None), call)  # two kernels may have an o_ref
         for call in walk.calls
         for row in cost.traffic(dataclasses.replace(walk, calls=(call,)))
     ]
@@ -117,12 +117,12 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     def stored(array: grid.Operand | None) -> int:
         return grid.stored_bytes(array.shape, array.dtype) if array is not None else 0
 
-    def waste(found: tuple[cost.Traffic, grid.Operand | None]) -> tuple[int, int, int]:
-        row, array = found
+    def waste(found: tuple[cost.Traffic, grid.Operand | None, grid.Call]) -> tuple[int, int, int]:
+        row, array, _ = found
         padded = array is not None and bool(cost.padding_of(row, array))
         return max(0, row.bytes - stored(array)), padded * (row.bytes - row.payload), row.bytes
 
-    worst, array = max(rows, key=waste)
+    worst, array, call = max(rows, key=waste)
     size = stored(array)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
@@ -132,6 +132,12 @@ def most_traffic(walk: grid.Walk) -> Complaint:
         return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
     if worst.copies == 1 and worst.direction == "in":
         return Complaint(what, f"make the block of {worst.name} smaller, so that it holds only what the kernel needs.")
+    if call.scalars and worst.direction == "in":
+        return Complaint(
+            what,
+            "a block is copied again whenever its index changes from one step to the next. At a step that needs no "
+            f"block of {worst.name}, let its index map return the block of the step before.",
+        )
     return Complaint(
         what,
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "

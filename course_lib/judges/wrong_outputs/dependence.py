@@ -41,23 +41,51 @@ def nan_let_in(found: Finding) -> Complaint | None:
     """Report NaN or inf in an argument that must not count but does: with 0 in their place, all is right."""
     if found.run is None or np.isfinite(float(found.got[found.first])) or np.isnan(found.want.value[found.first]):
         return None
-    for place, leaf in enumerate(jax.tree.leaves(found.args)):
-        if not jnp.issubdtype(leaf.dtype, jnp.floating) or jnp.isfinite(leaf).all():
-            continue
-        leaves, tree = jax.tree.flatten(found.args)
-        leaves[place] = jnp.where(jnp.isfinite(leaf), leaf, 0)
-        outputs = found.run(jax.tree.unflatten(tree, leaves))
+    leaves, tree = jax.tree.flatten(found.args)
+    floats = [n for n, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    stale = [n for n in floats if not jnp.isfinite(leaves[n]).all()]
+    for places in [*([n] for n in stale), *([stale] if len(stale) > 1 else [])]:
+        cleaned = [jnp.where(jnp.isfinite(leaf), leaf, 0) if n in places else leaf for n, leaf in enumerate(leaves)]
+        outputs = found.run(jax.tree.unflatten(tree, cleaned))
         if not right(outputs[found.number], found.want)[found.wrong].all():
             continue
-        values = np.asarray(leaf, np.float32)
-        value, where = ("NaN", np.isnan(values)) if np.isnan(values).any() else ("inf", np.isinf(values))
-        element = f"{argument_name(found, place)}[{', '.join(map(str, np.argwhere(where)[0].tolist()))}]"
+        place = places[0]
+        leaf = leaves[place]
+        at = _let_in(found, place, cleaned)
+        value = "NaN" if np.isnan(np.asarray(leaf, np.float32)[at]) else "inf"
         return Complaint(
-            f"{element} is {value} and must not count; with 0 in its place the result is right.",
+            f"{argument_name(found, place)}[{', '.join(map(str, at))}] is {value} and must not count; with 0 in its "
+            "place the result is right.",
             "values that must not count have to be replaced, by jnp.where, before they are multiplied: a weight of 0 "
             f"does not remove {value}, because 0 * {value} is NaN.",
         )
     return None
+
+
+def _let_in(found: Finding, place: int, cleaned: list) -> tuple[int, ...]:
+    """Return the index of one NaN or inf that spoils the output by itself, or of the first if none does.
+
+    ``cleaned``: the arguments without any. Halve those that are left in argument ``place``, as long as the output
+    stays wrong.
+    """
+    leaves, tree = jax.tree.flatten(found.args)
+    leaf, leaves = leaves[place], [*cleaned]
+    suspects = np.argwhere(~np.isfinite(np.asarray(leaf, np.float32)))
+    first = suspects[0]
+    nan_first = np.argsort(~np.isnan(np.asarray(leaf, np.float32)[tuple(suspects.T)]), kind="stable")
+    suspects = suspects[nan_first]
+    while len(suspects) > 1:
+        for half in np.array_split(suspects, 2):
+            stays = np.zeros(leaf.shape, bool)
+            stays[tuple(half.T)] = True
+            leaves[place] = jnp.where(jnp.isfinite(leaf) | stays, leaf, 0)
+            outputs = found.run(jax.tree.unflatten(tree, leaves))
+            if not right(outputs[found.number], found.want).all():
+                suspects = half
+                break
+        else:
+            return tuple(first.tolist())
+    return tuple(suspects[0].tolist())
 
 
 def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complaint | None:

@@ -167,7 +167,10 @@ def scaled(found: Finding) -> Complaint | None:
     if not np.isfinite(got).all() or not np.isfinite(want).all():
         return None
     if not got.any():
-        return Complaint("Each wrong element is 0.", "check whether anything is written there after the initial zeros.")
+        return Complaint(
+            "Each wrong element is 0.",
+            "check whether zeros are written there last, after the values, or whether no values are written at all.",
+        )
     same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal up to the rounding of both
     if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
         return _times(ratio.mean())

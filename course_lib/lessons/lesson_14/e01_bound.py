@@ -63,6 +63,9 @@ EXERCISE = Exercise(
                     "sequences * bandwidth / (2 * parameters + sequences * context * 4 * layers * kv_heads * head)": (
                         "You count two bytes for each weight, but here a weight has one."
                     ),
+                    "sequences * bandwidth / max(parameters, sequences * context * 4 * layers * kv_heads * head)": (
+                        "The weights and the cache come through the same memory, so their times add up."
+                    ),
                     "(parameters + sequences * context * 4 * layers * kv_heads * head) / bandwidth": (
                         "That is the time of a step in seconds. How many tokens does it write?"
                     ),

@@ -1,5 +1,7 @@
 """Block specs that follow a page table."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -7,7 +9,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.unfit import Unfit
+from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_14 import pages as of
 
 
@@ -23,17 +25,42 @@ def _by_number(pages, lengths, table):
     return of.in_a_row(pages, lengths, jnp.broadcast_to(jnp.arange(table.shape[1]) % len(pages), table.shape))
 
 
+def _with_columns(column_of) -> Callable:
+    """Return what ``in_a_row`` returns if column j of the table is replaced by ``column_of(j, lengths)``."""
+
+    def value(pages, lengths, table):
+        at = column_of(jnp.arange(table.shape[1]), lengths[:, None])
+        return of.in_a_row(pages, lengths, jnp.take_along_axis(table, jnp.broadcast_to(at, table.shape), axis=1))
+
+    return value
+
+
+def _transposed(pages, lengths, table):
+    """Return it where the map reads table_ref[j, b]. Raise ValueError if the table is not square."""
+    if len(table) != table.shape[1]:
+        raise ValueError("table_ref[j, b] is outside the table.")
+    return of.in_a_row(pages, lengths, table.T)
+
+
+def _places_exchanged(pages, lengths, table):
+    """Return it where step (b, j) writes block j of sequence b into block b of sequence j."""
+    right = of.in_a_row(pages, lengths, table)
+    blocks = right.reshape(len(table), right.shape[1], table.shape[1], of.PAGE, -1)
+    return jnp.swapaxes(blocks, 0, 2).reshape(right.shape)
+
+
 def _with_specs(specs):
     """Return the function with the learner's two specs. Raise Unfit for what is not two."""
+    found = specs(1, 256)
+    if not isinstance(found, tuple | list) or len(found) != 2 or not all(isinstance(s, pl.BlockSpec) for s in found):
+        raise Unfit(
+            f"specs(1, 256) returns {described(found)}, but it should return two block specs.",
+            "end with return pages_spec, o_spec.",
+        )
 
     def in_a_row(pages, lengths, table):
         (sequences, columns), (_, heads, page, width) = table.shape, pages.shape
         found = specs(heads, width)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise Unfit(
-                f"specs({heads}, {width}) returns {type(found).__name__}, but it should return two block specs.",
-                "end with return pages_spec, o_spec.",
-            )
         return pl.pallas_call(
             _copy_kernel,
             out_shape=jax.ShapeDtypeStruct((sequences, heads, columns * page, width), pages.dtype),
@@ -77,6 +104,26 @@ EXERCISE = Exercise(
             means="every sequence gets the pages of sequence 0",
             value=of.of_row_0(of.in_a_row),
             next="read row b of the table, which belongs to sequence b.",
+        ),
+        judges.Slip(
+            means="a last page that is not full is left out, and the page before it is copied again",
+            value=_with_columns(lambda j, lengths: jnp.minimum(j, jnp.maximum(lengths // of.PAGE - 1, 0))),
+            next="round up: the last page of sequence b is page pl.cdiv(lengths_ref[b], PAGE) - 1.",
+        ),
+        judges.Slip(
+            means="step (b, j) takes page j + 1 of the sequence",
+            value=_with_columns(lambda j, lengths: jnp.minimum(j + 1, of.page_count(lengths) - 1)),
+            next="columns are counted from 0, so page j of the sequence is in table_ref[b, j].",
+        ),
+        judges.Slip(
+            means="the table is read at [j, b], which is column b of row j",
+            value=_transposed,
+            next="sequence b has a row of the table, so read table_ref[b, j].",
+        ),
+        judges.Slip(
+            means="b and j are exchanged in the map of the result",
+            value=_places_exchanged,
+            next="the result has axes (sequence, heads, token, element), so its map returns b, 0, j, 0.",
         ),
     ),
     hints=(

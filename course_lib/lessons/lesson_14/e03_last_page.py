@@ -10,17 +10,18 @@ from course_lib.lessons.lesson_14 import pages as of
 
 
 def _cases() -> list[tuple]:
-    """Return pages with 5, 11, 16 and 1 tokens, and one whose scores are far below 0.
+    """Return pages with 5, 11, 16 and 1 tokens, and one whose scores are far below 0, of one query farther.
 
-    Past the last token the first page holds finite values, and the others NaN.
+    Past the last token the first page and the last hold finite values, and the others NaN.
     """
     cases = []
     for seed, left in enumerate((5, 11, 16, 1)):
         pages, lengths, table = of.pool(seed, (left,), stale=jnp.nan if seed else 0.5)
         page = pages[table[0, 0]]
         cases.append((of.queries(seed, 4, of.D), page, lengths))
-    q, page, lengths = cases[1]
-    return [*cases, (abs(q) + 1, page.at[:, : of.D].add(-8), lengths)]
+    pages, lengths, table = of.pool(1, (11,), stale=0.5)
+    q = (abs(cases[1][0]) + 1) * jnp.array([[1.0], [1.0], [1.0], [4.0]])
+    return [*cases, (q, pages[table[0, 0]].at[:, : of.D].add(-8), lengths)]
 
 
 def _last_page(q, page, left):
@@ -52,6 +53,22 @@ def _without_last(s, v, left):
 
 
 @_with
+def _values_masked_across(s, v, left):
+    return _softmax(jnp.where(jnp.arange(of.PAGE) < left, s, -jnp.inf), jnp.where(jnp.arange(of.D) < left, v, 0))
+
+
+@_with
+def _one_maximum(s, v, left):
+    p = jnp.exp(jnp.where(jnp.arange(of.PAGE) < left, s, -jnp.inf) - s[:, : left[0]].max())
+    return jnp.einsum("gt,td->gd", p, v, precision="highest") / p.sum(axis=1, keepdims=True)
+
+
+@_with
+def _scaled_by_a_row(s, v, left):
+    return _softmax(jnp.where(jnp.arange(of.PAGE) < left, s / math.sqrt(2), -jnp.inf), v)
+
+
+@_with
 def _not_scaled(s, v, left):
     return _softmax(jnp.where(jnp.arange(of.PAGE) < left, s * math.sqrt(of.D), -jnp.inf), v)
 
@@ -79,6 +96,31 @@ EXERCISE = Exercise(
             means="the scores are not divided by sqrt(128)",
             value=_not_scaled,
             next="divide the scores by math.sqrt(D), before the maximum.",
+        ),
+        judges.Slip(
+            means="the scores are divided by sqrt(256), but a key has 128 elements",
+            value=_scaled_by_a_row,
+            next="divide by math.sqrt(D): a row of the page holds a key and a value.",
+        ),
+        judges.Slip(
+            means="keys and values are exchanged",
+            value=lambda q, page, left: _last_page(q, of.exchanged(page), left),
+            next="a row begins with the key: k is page_ref[:, :D], and v is page_ref[:, D:].",
+        ),
+        judges.Slip(
+            means="the mask of the values runs along their elements, not along the tokens",
+            value=_values_masked_across,
+            next="a token is a row of v, so compare broadcasted_iota(jnp.int32, v.shape, 0) with left_ref[0].",
+        ),
+        judges.Slip(
+            means="no maximum is subtracted; these scores are so far below 0 that every exp(s) is 0, and 0 / 0 is NaN",
+            value=lambda q, page, left: of.without_maximum(q[None], page[None], left)[0],
+            next="subtract the maximum of each query's scores before exp: s.max(axis=1, keepdims=True).",
+        ),
+        judges.Slip(
+            means="all queries share one maximum, so that every exp of a query far below it is 0, and 0 / 0 is NaN",
+            value=_one_maximum,
+            next="give each query its own maximum: s.max(axis=1, keepdims=True).",
         ),
     ),
     hints=(

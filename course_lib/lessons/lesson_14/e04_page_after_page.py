@@ -12,16 +12,17 @@ LENGTHS = ((40, 16, 0, 25), (5, 48), (64, 33, 17), (0, 1))
 
 
 def _cases() -> list[tuple]:
-    """Return ragged lengths, full pages and empty sequences, with NaN in rows without a token from the second case on.
+    """Return ragged lengths, full pages and empty sequences.
 
-    In one case the scores are far below 0. In the last, those of a first page are hundreds above the others.
+    From the second case to the fourth, rows without a token hold NaN. In the fifth the scores are far below 0. In the
+    last, those of a first page are hundreds above the others.
     """
     cases = [
         (of.queries(seed, len(each), 4, of.D), *of.pool(seed, each, stale=np.nan if seed else 0.5))
         for seed, each in enumerate(LENGTHS)
     ]
     q, pages, lengths, table = cases[1]
-    low = pages.at[..., : of.D].add(-8)
+    low = of.pool(1, LENGTHS[1], stale=0.5)[0].at[..., : of.D].add(-8)
     high = pages.at[table[1, 0], :, : of.D].add(30)
     return [*cases, (abs(q) + 1, low, lengths, table), (abs(q) + 1, high, lengths, table)]
 
@@ -30,8 +31,21 @@ def _decode(q, pages, lengths, table):
     return of.attention(q, of.rows_of(pages, table), lengths)
 
 
-def _by_page(q, pages, lengths, table, *, rescaled_l=True, rescaled_acc=True, carried=True, masked=True):
-    """Return online softmax page by page, with something left out."""
+def _by_page(
+    q,
+    pages,
+    lengths,
+    table,
+    *,
+    rescaled_l=True,
+    rescaled_acc=True,
+    carried=True,
+    masked=True,
+    kept_l=True,
+    kept_acc=True,
+    divided=False,
+):
+    """Return online softmax page by page, with something left out; ``divided``: by l at each page."""
     rows = of.kept(of.rows_of(pages, table), lengths)
     m = jnp.full((*q.shape[:2], 1), -jnp.inf)
     total, acc = jnp.zeros_like(m), jnp.zeros(q.shape)
@@ -46,10 +60,13 @@ def _by_page(q, pages, lengths, table, *, rescaled_l=True, rescaled_acc=True, ca
         p = jnp.where(some, jnp.exp(s - jnp.where(some, new, 0)), 0)
         shrink = jnp.where(some & (m > -jnp.inf), jnp.exp(m - jnp.where(some, new, 0)), 1)
         shrink = shrink if carried else 1.0
-        total = total * (shrink if rescaled_l else 1.0) + p.sum(axis=-1, keepdims=True)
-        acc = acc * (shrink if rescaled_acc else 1.0) + jnp.einsum("bgt,btd->bgd", p, v, precision="highest")
+        of_page = jnp.where(some & (not kept_l), 0, total)
+        total = of_page * (shrink if rescaled_l else 1.0) + p.sum(axis=-1, keepdims=True)
+        pv = jnp.einsum("bgt,btd->bgd", p, v, precision="highest")
+        pv = pv / jnp.where(total == 0, 1, total) if divided else pv
+        acc = jnp.where(some & (not kept_acc), 0, acc) * (shrink if rescaled_acc else 1.0) + pv
         m = new
-    return acc / jnp.where(total == 0, 1, total)
+    return acc if divided else acc / jnp.where(total == 0, 1, total)
 
 
 def _slip(means: str, next: str, **left_out) -> judges.Slip:
@@ -79,6 +96,27 @@ def _stale_too(q, pages, lengths, table):
     rows = of.rows_of(pages, table)
     rows = jnp.concatenate([rows[..., : of.D], of.kept(rows, lengths)[..., of.D :]], axis=-1)
     return of.attention(q, rows, of.page_count(lengths) * of.PAGE)
+
+
+def _with_mask(q, pages, lengths, table, *, counts):
+    """Return it where token t counts if ``counts(t, lengths)``, and the last page comes again past the end."""
+    last = jnp.maximum(of.page_count(lengths) - 1, 0)[:, None]
+    again = jnp.take_along_axis(table, jnp.minimum(jnp.arange(table.shape[1]), last), axis=1)
+    rows = of.rows_of(pages, jnp.where(lengths[:, None] > 0, again, 0))
+    s = jnp.einsum("bgd,btd->bgt", q, rows[..., : of.D], precision="highest") / jnp.sqrt(of.D)
+    there = counts(jnp.arange(rows.shape[1]), lengths[:, None])[:, None]
+    m = jnp.where(there, s, -jnp.inf).max(axis=-1, keepdims=True)
+    p = jnp.where(there, jnp.exp(s - m), 0)
+    o = jnp.einsum("bgt,btd->bgd", p, rows[..., of.D :], precision="highest") / p.sum(axis=-1, keepdims=True)
+    return jnp.where((lengths > 0)[:, None, None], o, 0)
+
+
+def _one_score_more(q, pages, lengths, table):
+    """Return it where the score of one row past the last token counts, and its value is 0."""
+    rows = of.rows_of(pages, table)
+    rows = jnp.concatenate([rows[..., : of.D], of.kept(rows, lengths)[..., of.D :]], axis=-1)
+    more = (lengths % of.PAGE > 0).astype(lengths.dtype)
+    return of.attention(q, rows, lengths + more)
 
 
 def _not_scaled(q, pages, lengths, table):
@@ -143,6 +181,55 @@ EXERCISE = Exercise(
             means="the scores are not divided by sqrt(128)",
             value=_not_scaled,
             next="write s = scores(q, k) / math.sqrt(D).",
+        ),
+        judges.Slip(
+            means="the scores are divided by 128, not by its square root",
+            value=lambda q, *rest: _decode(q / jnp.sqrt(of.D), *rest),
+            next="write s = scores(q, k) / math.sqrt(D), and scale q no more.",
+        ),
+        judges.Slip(
+            means="the scores are divided by sqrt(256), but a key has 128 elements",
+            value=lambda q, *rest: _decode(q / jnp.sqrt(2.0), *rest),
+            next="divide by math.sqrt(D): a row of the page holds a key and a value.",
+        ),
+        judges.Slip(
+            means="keys and values are exchanged",
+            value=lambda q, pages, *lists: _decode(q, of.exchanged(pages), *lists),
+            next="a row begins with the key: k is page_ref[:, :D], and v is page_ref[:, D:].",
+        ),
+        judges.Slip(
+            means="every sequence is masked with the length of sequence 0",
+            value=lambda *args: _with_mask(*args, counts=lambda t, lengths: t < lengths[:1]),
+            next="read lengths_ref[b], where b is the sequence of this step.",
+        ),
+        judges.Slip(
+            means="every page is masked with the length of the whole sequence, and the last page is added again",
+            value=lambda *args: _with_mask(*args, counts=lambda t, lengths: t % of.PAGE < lengths),
+            next="in page j, lengths_ref[b] - j * PAGE tokens are left: mask with that number, and skip a step with "
+            "none.",
+        ),
+        judges.Slip(
+            means="every page is masked as if it were the last one",
+            value=lambda *args: _with_mask(*args, counts=lambda t, lengths: t % of.PAGE < lengths % of.PAGE),
+            next="in page j, lengths_ref[b] - j * PAGE tokens are left; 16 or more of them fill the page.",
+        ),
+        judges.Slip(
+            means="the score of the first row past the last token counts",
+            value=_one_score_more,
+            next="left tokens have rows 0 to left - 1, so mask with < left, not with <= left.",
+        ),
+        _slip("l holds the sum of the last page alone", "write l = l * shrink + p.sum(...).", kept_l=False),
+        _slip("acc holds the values of the last page alone", "write acc = acc * shrink + p @ v.", kept_acc=False),
+        _slip(
+            "acc is divided by l at every page",
+            "divide once, in the last step, when l is the sum of all pages.",
+            divided=True,
+        ),
+        judges.Slip(
+            means="m starts at 0, or no maximum is subtracted; these scores are so far below 0 that every exp is 0, "
+            "and 0 / 0 is NaN",
+            value=lambda q, pages, lengths, table: of.without_maximum(q, of.rows_of(pages, table), lengths),
+            next="let m start at -inf, and subtract the maximum of the scores so far.",
         ),
     ),
     hints=(

@@ -80,6 +80,11 @@ EXERCISE = Exercise(
             next="row t of page j counts if j * PAGE + t is less than length: replace the others with 0.",
         ),
         judges.Slip(
+            means="the first row past the last token is added, too",
+            value=lambda pages, lengths, table: _summed(pages, lengths + (lengths % of.PAGE > 0), table),
+            next="token number length - 1 is the last one, so demand token < length, not <=.",
+        ),
+        judges.Slip(
             means="page j + 2 is in the slot when page j should be read from it",
             value=_two_late,
             next="request only one page ahead: with two slots, page j + 2 goes to the slot that still holds page j.",

@@ -27,6 +27,9 @@ PARTS = {
         near={
             3: "A prompt has a query for each of its tokens.",
             459: "You count the tokens in the cache, too, but only tokens of this step have a query.",
+            457: "You count the tokens in the cache, too, but only tokens of this step have a query.",
+            407: "Those are the tokens in the cache, but only tokens of this step have a query.",
+            54: "Each of the two sequences has one query, and the prompt has 50.",
             50: "Those rows are the prompt's, and the other two sequences have a query each.",
             51: "Besides the prompt, there are two sequences with one query each.",
             53: "Besides the prompt, only two sequences have a query.",
@@ -43,6 +46,10 @@ PARTS = {
         near={
             200: "The step's own token is in its page already, and it attends to itself.",
             1: "That is the number of its queries, but how many keys does its query see?",
+            202: "The sequence had 200 tokens, and this step writes one of them only.",
+            208: "That is kv_lens[2]: sequences are counted from 0.",
+            50: "That is kv_lens[0]: sequences are counted from 0.",
+            13: "That is a number of pages, but kv_lens counts tokens.",
             251: "kv_lens holds the length of each sequence, without those of the sequences before it.",
         },
         why="it has 200 tokens in the cache, and the new one.",
@@ -55,6 +62,9 @@ PARTS = {
         near={
             1: "That is the number of its queries, whereas cu_q_lens says where they begin.",
             50: "The rows of sequence 1 begin there, and those of sequence 2 come after them.",
+            2: "That is the sequence's own number. How many rows of q come before its row?",
+            251: "You add up the tokens in the pages, but cu_q_lens adds up the tokens that have a query.",
+            250: "You add up the tokens in the cache, but cu_q_lens adds up the tokens that have a query.",
             52: "Its rows end there, but cu_q_lens[2] is the first row of sequence 2.",
         },
         why="the two sequences before it have 50 rows and 1 row.",
@@ -67,6 +77,10 @@ PARTS = {
         near={
             12: "A last page that is not full counts, too, and so does the new token.",
             14: "With the new token the sequence fills its last page, and needs no other.",
+            12.9375: "A page that is begun counts as one. And is the new token among its tokens?",
+            16: "That is how many tokens a page holds. How many pages do the tokens take?",
+            30: "Those are the pages of all three sequences, but the row of sequence 2 lists only its own.",
+            1: "The new token needs its page, but the kernel also reads all pages before it.",
             207: "That is a number of tokens, so how many pages do they take?",
             208: "That is a number of tokens, so how many pages do they take?",
         },

@@ -76,6 +76,21 @@ def bytes_in_a_row(pages, lengths, table) -> int:
     return cost.stored_bytes(owned, in_a_row(pages, lengths, table), lengths, table)
 
 
+def exchanged(rows):
+    """Return rows with each key in the place of its value, and the reverse."""
+    return jnp.roll(rows, D, axis=-1)
+
+
+def without_maximum(q, rows, lengths):
+    """Return attention of q [B, G, D] with exp(s) in place of exp(s - m)."""
+    rows = kept(rows, lengths)
+    there = jnp.arange(rows.shape[-2]) < lengths.reshape(-1, 1, 1)
+    s = jnp.einsum("bgd,btd->bgt", q, rows[..., :D], precision="highest") / math.sqrt(D)
+    p = jnp.where(there, jnp.exp(s), 0)
+    o = jnp.einsum("bgt,btd->bgd", p, rows[..., D:], precision="highest") / p.sum(axis=-1, keepdims=True)
+    return jnp.where((lengths > 0).reshape(-1, 1, 1), o, 0)
+
+
 def of_row_0(reference: Callable) -> Callable:
     """Return what ``reference(pages, lengths, table)`` is if every sequence has row 0 of the table."""
     return lambda pages, lengths, table: reference(pages, lengths, jnp.broadcast_to(table[:1], table.shape))

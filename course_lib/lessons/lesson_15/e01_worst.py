@@ -41,6 +41,7 @@ EXERCISE = Exercise(
                 near={
                     "(rows + experts * tile) / rows": "A group that begins where a tile begins adds no visit.",
                     "rows + (experts - 1) * tile": "Those are the rows that are multiplied, not yet divided by rows.",
+                    "(rows / tile + experts - 1) / experts": "Count rows, tile for a visit, and divide by rows.",
                     "(experts - 1) * tile / rows": "That is only what is wasted, but the rows themselves count, too.",
                     "rows / (rows + (experts - 1) * tile)": "That is the share of useful rows, so take its inverse.",
                 },

@@ -100,9 +100,29 @@ def _demand_right_lists(visits) -> None:
                     raise Unfit(
                         f"For sizes {sizes.tolist()} and tiles of {tile}, {name} is {found[name].tolist()}; it should "
                         f"be {wanted[name].tolist()}.",
-                        _NEXT[name],
+                        _next(name, found, wanted, sizes),
                         headline=f"{name} is wrong.",
                     )
+
+
+def _next(name: str, found: dict, wanted: dict, sizes: np.ndarray) -> str:
+    """Return what to try where a list is wrong, in the words of a likely mistake if it is one."""
+    count = int(wanted["count"][0])
+    if name == "count" and found["count"][0] == len(found["group"]):
+        return "that is the length of the lists, but count says how many of their entries are visits."
+    if name == "count" and found["count"][0] == count - (sizes == 0).sum():
+        return "a group without rows has one visit as well: jnp.where(sizes > 0, ..., 1)."
+    for other in {"group", "tiles"} - {name}:
+        if name in ("group", "tiles") and np.array_equal(found[name], wanted[other]):
+            return "this list belongs elsewhere in the result: return group, tiles, bounds, count."
+    if name in ("group", "tiles") and np.array_equal(found[name][:count], wanted[name][:count]):
+        return f"the {count} visits are right, but past them the list must repeat the last one: v = min(v, count - 1)."
+    if name == "tiles" and not sizes[wanted["group"][found[name] != wanted[name]]].any():
+        return (
+            "a group without rows that begins past the last row visits the last tile: take jnp.minimum of the tile and "
+            "rows // tile - 1."
+        )
+    return _NEXT[name]
 
 
 def _demand_form(found, rows: int, tile: int, experts: int) -> None:

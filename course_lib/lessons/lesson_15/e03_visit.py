@@ -32,9 +32,16 @@ def _last_visit(x, w, group, tile, bounds, count):
     return jnp.where(chosen[:, None] < len(w), o, 0)
 
 
-def _from_visits(x, w, *lists):
+def _from_visits(x, w, *lists, across=False):
     """Return it where the first row of a tile is counted as that of tile v, the number of the visit."""
-    return of.from_visits(jnp.concatenate([of.by_each(x, w), jnp.zeros((1, ROWS, w.shape[2]))]), *lists)
+    return of.from_visits(jnp.concatenate([of.by_each(x, w), jnp.zeros((1, ROWS, w.shape[2]))]), *lists, across=across)
+
+
+def _last_expert_cleared(x, w, group, tile, bounds, count):
+    """Return it where the last expert is taken for nobody, and nobody for an expert."""
+    row = jnp.arange(ROWS)[:, None]
+    last = jnp.dot(x, w[-1], precision="highest")
+    return jnp.where(row < bounds[len(w) - 1], of.grouped(x, w, bounds), jnp.where(row < bounds[len(w)], 0, last))
 
 
 def _nobody_clears_all(x, w, group, tile, bounds, count):
@@ -79,6 +86,16 @@ EXERCISE = Exercise(
             means="the rows that belong to nobody are multiplied by the last matrix",
             value=_nobody_multiplied,
             next="write 0 to the rows of the visit if group_ref[v] is the number of experts.",
+        ),
+        judges.Slip(
+            means="the rows of the last expert are 0, as if they were nobody's",
+            value=_last_expert_cleared,
+            next="experts are counted from 0, so nobody has the number E = bounds_ref.shape[0] - 2.",
+        ),
+        judges.Slip(
+            means="the mask runs along the columns of o_ref, not along its rows",
+            value=lambda *args: _from_visits(*args, across=True),
+            next="number the rows with axis 0: jax.lax.broadcasted_iota(jnp.int32, o_ref.shape, 0).",
         ),
     ),
     hints=(

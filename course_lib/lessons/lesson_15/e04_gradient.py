@@ -57,6 +57,18 @@ def _one_row_more(x, g, *lists):
     return _added(x, g, lists, lambda e, row, bounds: (row >= bounds[e]) & (row <= bounds[e + 1]))
 
 
+def _one_row_less(x, g, *lists):
+    return _added(x, g, lists, lambda e, row, bounds: (row > bounds[e]) & (row < bounds[e + 1]))
+
+
+def _rows_of_tile_0(x, g, *lists):
+    return _added(x, g, lists, lambda e, row, bounds: _own(e, row % of.TILE, bounds))
+
+
+def _last_left_out(x, g, *lists):
+    return _added(x, g, lists, _own, repeats=-1)
+
+
 def _last_again(x, g, *lists):
     """Return it where the steps past the end add the last visit again and again."""
     return _added(x, g, lists, _own, repeats=len(lists[0]) - lists[3][0])
@@ -85,6 +97,21 @@ EXERCISE = Exercise(
             means="the first row of the next group counts, too",
             value=_one_row_more,
             next="a group ends before bounds_ref[e + 1], so demand row < bounds_ref[e + 1].",
+        ),
+        judges.Slip(
+            means="the first row of each group is left out",
+            value=_one_row_less,
+            next="a group begins with bounds_ref[e], so demand row >= bounds_ref[e].",
+        ),
+        judges.Slip(
+            means="the rows of each tile are counted from 0",
+            value=_rows_of_tile_0,
+            next="visit v has tile tile_ref[v], whose first row is tile_ref[v] * TILE.",
+        ),
+        judges.Slip(
+            means="the last visit that counts is not added",
+            value=_last_left_out,
+            next="visits 0 to count_ref[0] - 1 count, so add while v < count_ref[0].",
         ),
         judges.Slip(
             means="steps past the end add the last visit once more",

@@ -33,6 +33,10 @@ def _no_relu(x, w, group, tile, bounds, count):
     return of.grouped(x, w, bounds)
 
 
+def _before_the_matmul(x, w, group, tile, bounds, count):
+    return of.grouped(jnp.maximum(x, 0), w, bounds)
+
+
 def _below_zero(x, w, group, tile, bounds, count):
     return jnp.minimum(of.grouped(x, w, bounds), 0)
 
@@ -54,6 +58,11 @@ EXERCISE = Exercise(
         judges.Slip(
             means="the ReLU of the kernel above is missing",
             value=_no_relu,
+            next="leave o = jnp.maximum(dot(...), 0) as it was.",
+        ),
+        judges.Slip(
+            means="the ReLU is applied to x, before the matmul",
+            value=_before_the_matmul,
             next="leave o = jnp.maximum(dot(...), 0) as it was.",
         ),
         judges.Slip(

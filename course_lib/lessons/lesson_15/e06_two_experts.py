@@ -105,6 +105,25 @@ def _later_alone(x, w, expert, share):
     return jnp.take_along_axis(share[:, :, None] * _of_each(x, w, expert), later, axis=1)[:, 0]
 
 
+def _halves(x, w, expert, share):
+    """Return it where the first T of the 2 * T rows are taken for those of the first experts."""
+    each = _of_each(x, w, expert).reshape(2, len(x), -1)
+    return jnp.sum(share[:, :, None] * jnp.swapaxes(each, 0, 1), axis=1)
+
+
+def _with_sizes(sizes_of, sort):
+    """Return it where the rows, sorted or not, are cut into groups of ``sizes_of(expert, E)``."""
+
+    def value(x, w, expert, share):
+        order = _order(expert) if sort else jnp.arange(expert.size)
+        bounds = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(sizes_of(expert, len(w)))])
+        o = of.grouped(x[order // 2], w, bounds)
+        each = jnp.zeros_like(o).at[order].set(o).reshape(len(x), 2, -1)
+        return jnp.sum(share[:, :, None] * each, axis=1)
+
+    return value
+
+
 def _as_one(x, w, expert, share):
     return _of_each(x, w, expert).sum(axis=1)
 
@@ -169,6 +188,26 @@ EXERCISE = Exercise(
             means="the later expert of each token replaces the other: .at[].set keeps one of two rows",
             value=_later_alone,
             next=_ADD,
+        ),
+        judges.Slip(
+            means="the 2 * T rows are split into two halves, but each token has two rows in succession",
+            value=_halves,
+            next="reshape the results to (T, 2, N), since rows 2 * t and 2 * t + 1 belong to token t.",
+        ),
+        judges.Slip(
+            means="the rows are not sorted by expert before the matmul",
+            value=_with_sizes(lambda expert, n: jnp.bincount(expert.reshape(-1), length=n), sort=False),
+            next="sort both rows of every token together: order = jnp.argsort(expert.reshape(-1)).",
+        ),
+        judges.Slip(
+            means="the sizes count only the first expert of each token",
+            value=_with_sizes(lambda expert, n: jnp.bincount(expert[:, 0], length=n), sort=True),
+            next="count all 2 * T rows: jnp.bincount(expert.reshape(-1), length=len(w)).",
+        ),
+        judges.Slip(
+            means="the shares are multiplied twice",
+            value=lambda x, w, expert, share: _two_experts(x, w, expert, share**2),
+            next="multiply by share either before the matmul or after it.",
         ),
         judges.Slip(
             means="the results are added without being multiplied by the shares",

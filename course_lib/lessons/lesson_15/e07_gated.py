@@ -50,6 +50,10 @@ def _gate_twice(x, gate, up, group, tile, bounds, count):
     return jax.nn.silu(g) * g
 
 
+def _before_the_matmul(x, gate, up, group, tile, bounds, count):
+    return of.grouped(jax.nn.silu(x), gate, bounds) * of.grouped(x, up, bounds)
+
+
 def _plus(x, gate, up, group, tile, bounds, count):
     g, u = _products(x, gate, up, bounds)
     return jax.nn.silu(g) + u
@@ -101,6 +105,11 @@ EXERCISE = Exercise(
             means="the results of both matmuls are added, and should be multiplied",
             value=_plus,
             next="write jax.nn.silu(dot(x, gate)) * dot(x, up).",
+        ),
+        judges.Slip(
+            means="the SiLU is applied to x, before the matmul",
+            value=_before_the_matmul,
+            next="apply it to the result: jax.nn.silu(dot(x, gate)) * dot(x, up).",
         ),
         judges.Slip(
             means="the SiLU is applied after both results are multiplied",

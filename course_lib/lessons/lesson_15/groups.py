@@ -42,17 +42,19 @@ def lists(sizes, rows: int, *, empty: bool = False, tile: int = TILE) -> tuple[j
     )
 
 
-def from_visits(products, group, tile, bounds, count):
+def from_visits(products, group, tile, bounds, count, across: bool = False):
     """Return [T, N] where the first row of a tile is counted as that of tile v, the number of the visit.
 
-    ``products`` is [E, T, N]: every row with every matrix. Rows that no visit writes are NaN.
+    ``across``: each column is counted in place of a row, from the tile's first row on. ``products`` is [E, T, N]:
+    every row with every matrix. Rows that no visit writes are NaN.
     """
     row, group, tiles, bounds = np.arange(TILE), *map(np.asarray, (group, tile, bounds))
     o = np.full(products.shape[1:], np.nan, np.float32)
     for v, (e, n) in enumerate(zip(group, tiles, strict=True)):
-        part, counted = slice(TILE * n, TILE * (n + 1)), TILE * v + row
+        part = slice(TILE * n, TILE * (n + 1))
+        counted = TILE * n + np.arange(o.shape[1])[None] if across else (TILE * v + row)[:, None]
         marked = (counted >= bounds[e]) & (counted < bounds[e + 1])
-        o[part] = np.where(marked[:, None], np.asarray(products[e, part]), o[part])
+        o[part] = np.where(marked, np.asarray(products[e, part]), o[part])
     return jnp.array(o)
 
 
