@@ -290,7 +290,7 @@
 # -        v = jnp.where(jax.lax.broadcasted_iota(jnp.int32, v.shape, 1) < left, v, 0)
 
 
-# %% answer="14.10" name="the prompt for the first sequence alone" judge="numbers" says=""
+# %% answer="14.10" name="the prompt for the first sequence alone" judge="numbers" says="only\\s+sequence\\s+0\\s+attends"
 # -        add(slice(None), PAGE)
 # +        add(slice(0, group), PAGE)
 
@@ -463,7 +463,7 @@
 # +    return page / (latency * rate)
 
 
-# %% answer="14.6" name="zeros last" judge="numbers" says="zeros\\s+that\\s+come\\s+last\\s+replace\\s+the\\s+pages"
+# %% answer="14.6" name="zeros last" judge="numbers" says="zeros\\s+are\\s+written\\s+there\\s+last"
 # -    o_ref[...] = jnp.zeros_like(o_ref)
 
 # -    jax.lax.fori_loop(0, count, lambda j, _: copy(j).wait(), None)
@@ -509,3 +509,23 @@
 # %% answer="14.8" name="pages of all" judge="exercise" says="the\\s+pages\\s+of\\s+all\\s+three\\s+sequences"
 # -call |= {"A": 52, "B": 201, "C": 51, "D": 13}
 # +call |= {"A": 52, "B": 201, "C": 51, "D": 30}
+
+
+# %% answer="14.10" name="m from 0" judge="numbers" says="m\\s+starts\\s+at\\s+0"
+# -        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+# +        m_ref[...] = jnp.zeros_like(m_ref)
+
+
+# %% answer="14.10" name="page t of the pool" judge="numbers" says="page\\s+t\\s+of\\s+the\\s+pool\\s+is\\s+taken"
+# -        first = prefix_ref[jnp.minimum(t, common - 1)]
+# +        first = jnp.minimum(t, common - 1)
+
+
+# %% answer="14.10" name="the prompt left out" judge="numbers" says="only\\s+the\\s+sequences'\\s+own\\s+pages\\s+count"
+# -    @pl.when(t < common)
+# +    @pl.when(t < 0)
+
+
+# %% answer="14.9" name="row 0 of the table" judge="numbers" says="every\\s+sequence\\s+reads\\s+row\\s+0"
+# -            page = pages_ref.at[table_ref[b, j * COUNT + t]]
+# +            page = pages_ref.at[table_ref[0, j * COUNT + t]]

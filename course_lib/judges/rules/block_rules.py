@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -101,11 +102,31 @@ def rows_left_out(found: Finding) -> Complaint | None:
     for call in found.walk.calls:
         for operand in call.inputs:
             if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
+                if not _are_needed(found, operand, rows):
+                    continue
                 return Complaint(
                     f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
                     "count the iterations of the loop: it must cover the whole block.",
                 )
     return None
+
+
+def _are_needed(found: Finding, operand: grid.Operand, rows: tuple[int, int]) -> bool:
+    """Whether the wrong elements may depend on rows of an input that is one block; True if that is unknown."""
+    leaves, tree = jax.tree.flatten(found.args)
+    alike = [n for n, leaf in enumerate(leaves) if (leaf.shape, str(leaf.dtype)) == (operand.shape, str(operand.dtype))]
+    if len(alike) != 1 or tuple(operand.block_shape) != tuple(operand.shape):
+        return True
+    changed = [*leaves]
+    changed[alike[0]] = jnp.asarray(leaves[alike[0]]).at[slice(*rows)].add(1)
+    try:
+        before, after = (
+            np.asarray(jax.tree.leaves(found.reference(*jax.tree.unflatten(tree, each)))[found.number])
+            for each in (leaves, changed)
+        )
+    except Exception:  # a reference in NumPy, for example, which does not take these arrays
+        return True
+    return bool((before != after)[found.wrong].any())
 
 
 def past_the_edge(found: Finding) -> Complaint | None:

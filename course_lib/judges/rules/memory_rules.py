@@ -343,10 +343,17 @@ def computed(found: Finding) -> Complaint | None:
     """Report NaN that is not garbage."""
     if not is_computed(found):
         return None
+    if any(np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all() for leaf in found.leaves):
+        return Complaint(
+            f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself. The arguments hold NaN "
+            "or inf where nothing counts.",
+            "mask what does not count by jnp.where before it is multiplied: 0 * NaN is NaN that was read. If all of it "
+            "is masked, look for 0 / 0, for inf - inf, and for an exp that overflows.",
+        )
     return Complaint(
         f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself.",
-        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row that is "
-        "masked entirely, or an exp that overflows.",
+        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read, as in scratch that nothing has written: "
+        "look for a sum that is 0, a row that is masked entirely, or an exp that overflows.",
     )
 
 

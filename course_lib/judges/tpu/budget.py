@@ -135,8 +135,8 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     if call.scalars and worst.direction == "in":
         return Complaint(
             what,
-            "a block is copied again whenever its index changes from one step to the next. At a step that needs no "
-            f"block of {worst.name}, let its index map return the block of the step before.",
+            "a block is copied again whenever its index changes from one step to the next. Let the steps that use a "
+            f"block of {worst.name} follow one another, and a step that needs none keep the block of the step before.",
         )
     return Complaint(
         what,

@@ -1,7 +1,5 @@
 """Pages that are fetched by hand, all of a sequence at once."""
 
-import jax.numpy as jnp
-
 from course_lib import compiler, judges
 from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
@@ -62,11 +60,6 @@ EXERCISE = Exercise(
             means="rows past the last token of a page are 0, but the last page is to be copied whole",
             value=lambda pages, lengths, table: of.kept(of.rows_of(pages, table), lengths),
             next="write zeros only past the last page, from row pl.cdiv(lengths_ref[b], PAGE) * PAGE on.",
-        ),
-        judges.Slip(
-            means="everything is 0",
-            value=lambda pages, lengths, table: jnp.zeros_like(of.in_a_row(pages, lengths, table)),
-            next="write the zeros before the copies start, because zeros that come last replace the pages.",
         ),
     ),
     also=(_overlaps,),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import compiler
+from course_lib import compiler, judges
 from course_lib.checks import cycle_limit
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_14 import pages as of
@@ -16,7 +16,7 @@ HEADS, GROUP = 8, 4
 
 
 def _bfloat16(seed: int, lengths: tuple[int, ...], heads: int) -> tuple:
-    pages, *lists = of.pool(seed, lengths, (heads,))
+    pages, *lists = of.pool(seed, lengths, (heads,), stale=np.nan if seed else 0.5)
     q = of.queries(seed, len(lengths), heads, GROUP, of.D)
     return q.astype(jnp.bfloat16), pages.astype(jnp.bfloat16), *lists
 
@@ -24,7 +24,8 @@ def _bfloat16(seed: int, lengths: tuple[int, ...], heads: int) -> tuple:
 def _cases() -> list[tuple]:
     """Return ragged lengths, some above a block of 256 tokens, full pages, empty sequences, and scores far below 0.
 
-    The first case has more sequences than anybody's ring has slots, so that a ring which copies too early is seen.
+    The first case has more sequences than anybody's ring has slots, so that a ring which copies too early is seen. Rows
+    that belong to no token hold finite values in it, and NaN in the others.
     """
     many = (300, 16, 0, 25, *[1, 17, 32] * 5)
     cases = [
@@ -40,6 +41,18 @@ def _decode(q, pages, lengths, table):
     rows = of.rows_of(pages, table).astype(jnp.float32)
     in_bfloat16 = functools.partial(jax.lax.reduce_precision, exponent_bits=8, mantissa_bits=7)
     return of.attention(q.astype(jnp.float32), rows, lengths, rounded=in_bfloat16).astype(q.dtype)
+
+
+def _full_pages(q, pages, lengths, table):
+    return _decode(q, pages, lengths // of.PAGE * of.PAGE, table)
+
+
+def _whole_pages(q, pages, lengths, table):
+    return _decode(q, pages, of.page_count(lengths) * of.PAGE, table)
+
+
+def _row_0(q, pages, lengths, table):
+    return _decode(q, pages, lengths, jnp.broadcast_to(table[:1], table.shape))
 
 
 def _shapes(lengths: tuple[int, ...]) -> tuple:
@@ -80,6 +93,24 @@ EXERCISE = Exercise(
     defines="decode_all",
     cases=_cases,
     reference=_decode,
+    slips=(
+        judges.Slip(
+            means="every sequence reads row 0 of the table",
+            value=_row_0,
+            next="read row b of the table, which belongs to sequence b.",
+        ),
+        judges.Slip(
+            means="a last page that is not full is left out",
+            value=_full_pages,
+            next="round up: a sequence has pl.cdiv(length, PAGE) pages.",
+        ),
+        judges.Slip(
+            means="rows past the last token count",
+            value=_whole_pages,
+            next="row t of a block counts if t is less than the tokens left: replace the scores of the others with "
+            "-inf, and their values with 0.",
+        ),
+    ),
     also=(_fast_enough,),
     also_at=lambda: [_bfloat16(9, (512, 30, 336), 2)],
     hints=(
