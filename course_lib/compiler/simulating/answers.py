@@ -40,10 +40,10 @@ class Limits:
         long = bundles > 500_000  # shorter ones fit into the warm child's limits
         nobody_waits = environment.building() or environment.under_nbval()  # and others may compute
         patience = 6 if nobody_waits else 1
-        seconds = patience * service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # measured: 10 to 20 us each
+        seconds = service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # measured: 10 to 20 us each
         memory = service.MEMORY_BYTES + (bundles * 4_000 if long else 0)  # 1.6 GB for a million
         return {
-            "time_limit_s": self.seconds or seconds,
+            "time_limit_s": patience * (self.seconds or seconds),
             "memory_bytes": self.memory_bytes or -(-memory >> 30) << 30,
         }
 
