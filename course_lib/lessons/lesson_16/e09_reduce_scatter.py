@@ -1,0 +1,38 @@
+"""A reduce-scatter whose halves travel both ways, from an empty cell."""
+
+import jax
+from jax.sharding import PartitionSpec as P
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_16 import rings
+
+MESH = judges.Mesh(in_specs=(P(None, "d"),), out_specs=P("d"))
+SHARE, SHARD = 0.6, 4 * rings.MI
+
+
+def _own_rows(x: jax.Array) -> jax.Array:
+    """Return the sum of what the devices have, x [n * M, n * K], in which each has K columns."""
+    return x.reshape(x.shape[0], rings.DEVICES, -1).sum(axis=1)
+
+
+EXERCISE = Exercise(
+    id="16.9",
+    title="A reduce-scatter, both ways",
+    kind="write",
+    defines="scattered",
+    cases=lambda: [(rings.values(0, 64, 512),), (rings.values(1, 128, 1024),)],
+    reference=_own_rows,
+    mesh=MESH,
+    also=(rings.at_most(SHARE, SHARD, MESH, (rings.values(2, 64, 512),), 16 * 128 * 4),),
+    hints=(
+        "Follow one sum. It begins at the neighbor after its owner, passes every device, each of which adds its rows for "
+        "that owner, and ends at the owner. In which step does device me add the rows of which owner?",
+        "Write it one way first. A sum that arrives needs a buffer that its receiver has read: after reading, signal "
+        "the neighbor it came from, and let a sender wait for that signal from its third step on.",
+        "On the way to the right, step s adds the rows for lax.rem(me + (s + 1) * (n - 1), n); to the left, those for "
+        "lax.rem(me + s + 1, n). Each way has a sum, two buffers, semaphores and a room semaphore of its own, and in "
+        "each step both copies start before either is awaited. Send no signal that nobody waits for.",
+    ),
+    points=5,
+)
