@@ -25,6 +25,8 @@ import sweeps
 
 from course_lib import compiler
 
+jax.config.update("jax_num_cpu_devices", 8)  # as the first cell does, for kernels that copy to other devices
+
 _WORKER_GIB = 3  # of a worker and its compilers
 UNTIL, TIME_IS_UP = "COURSE_TESTS_UNTIL", "the time is up"
 

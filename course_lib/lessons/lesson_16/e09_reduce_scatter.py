@@ -28,11 +28,11 @@ EXERCISE = Exercise(
     hints=(
         "Follow one sum. It begins at the neighbor after its owner, passes every device, each of which adds its rows for "
         "that owner, and ends at the owner. In which step does device me add the rows of which owner?",
-        "Write it one way first. A sum that arrives needs a buffer that its receiver has read: after reading, signal "
-        "the neighbor it came from, and let a sender wait for that signal from its third step on.",
-        "On the way to the right, step s adds the rows for lax.rem(me + (s + 1) * (n - 1), n); to the left, those for "
-        "lax.rem(me + s + 1, n). Each way has a sum, two buffers, semaphores and a room semaphore of its own, and in "
-        "each step both copies start before either is awaited. Send no signal that nobody waits for.",
+        "Write it one way first, with the lesson's signals for a free buffer. On the way to the right, step s adds the "
+        "rows for lax.rem(me + (s + 1) * (n - 1), n), and to the left those for lax.rem(me + s + 1, n).",
+        "Each way has a sum, two buffers and semaphores of its own. In each step start both copies, and then wait for "
+        "both. Then you need no signal for a free buffer, because what has arrived from a neighbor in step s - 1 was sent "
+        "after that neighbor had read its buffers of step s - 2.",
     ),
     points=5,
 )

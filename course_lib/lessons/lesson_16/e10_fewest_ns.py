@@ -38,7 +38,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=lambda x, w: jnp.dot(x, w, preferred_element_type=jnp.float32),
     mesh=rings.MATMUL,
-    golf=Golf(unit=NANOSECONDS, par=130_000, scale=SCALE, work=work),
+    golf=Golf(unit=NANOSECONDS, par=110_000, scale=SCALE, work=work),
     hints=(
         "In the kernel that is given, when does the core multiply, and what do the links do meanwhile?",
         "Multiply your own rows while the first copies travel, and then each part that has arrived while the next one "
