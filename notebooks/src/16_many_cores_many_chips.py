@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 16: Many cores, many chips
 #
-# *60 minutes, then 90 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# *60 minutes, then 88 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
 # 4 for grids and block indices, lesson 5 for copies by hand and their semaphores, and lesson 7 for tiled matmuls. You do
 # not need a TPU.*
 #
@@ -521,7 +521,7 @@ viz.plot_picture(
 # %% [markdown]
 # From 512 KiB on, both ways take half of the time of one, because the bytes take nearly all of it. A part of 8 KiB takes
 # a fifth of a microsecond on a link, so there the number of hops one after another counts. All that is gained is that
-# there are two steps and not three. A small all-gather is bound by hops, as lesson 3 said.
+# there are two steps and not three. In a small all-gather the hops take the time, as lesson 3 said.
 #
 # Exercise 16.7 asks for a simpler kernel, in which the halves of all parts travel all the way round, one each way.
 #

@@ -2,29 +2,29 @@
 # refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 
-# %% answer="16.1" name="the block that is shared" judge="exercise" says="Along\\s+j\\s+all\\s+steps\\s+add"
-# -    "row_sums": "i",
+# %% answer="16.1" name="the block that is shared" judge="exercise" says="all\\s+steps\\s+add\\s+to\\s+the\\s+same"
+# -    "row_sums": "only i",
 # +    "row_sums": "i and j",
 
 
 # %% answer="16.1" name="half a total for each core" judge="exercise" says="how\\s+would\\s+their\\s+sums\\s+meet"
 # -    "total": "neither",
-# +    "total": "i",
+# +    "total": "only i",
 
 
-# %% answer="16.1" name="blocks of their own are enough" judge="exercise" says="which\\s+step\\s+fills\\s+first_ref"
-# -    "minus_first": "i",
+# %% answer="16.1" name="blocks of their own are enough" judge="exercise" says="first_ref\\s+is\\s+filled\\s+by"
+# -    "minus_first": "only i",
 # +    "minus_first": "i and j",
 
 
 # %% answer="16.1" name="as above" judge="exercise" says="Step\\s+.i,\\s+j.\\s+reads\\s+what\\s+step"
-# -    "largest_above": "j",
-# +    "largest_above": "i",
+# -    "largest_above": "only j",
+# +    "largest_above": "only i",
 
 
 # %% answer="16.1" name="leading axes only" judge="exercise" says="That\\s+is\\s+allowed,\\s+but\\s+it\\s+is\\s+not\\s+all"
 # -    "scaled": "i and j",
-# +    "scaled": "i",
+# +    "scaled": "only i",
 
 
 # %% answer="16.2" name="signals itself" judge="protocol" says="nothing\\s+ensures\\s+that\\s+device\\s+1\\s+has\\s+entered"
@@ -272,7 +272,7 @@
 # -                copies[way].wait()
 
 
-# %% answer="16.10" name="one way" judge="exercise" says="par is 110,000"
+# %% answer="16.10" name="one way" judge="exercise" says="above par"
 def all_gather_matmul(x, w):
     n, (rows, depth), columns = lax.axis_size("d"), x.shape, w.shape[1]
 
@@ -301,11 +301,11 @@ def all_gather_matmul(x, w):
     )(x, w)
 
 
-# %% answer="16.10" name="the kernel that is given" judge="exercise" says="par is 110,000"
+# %% answer="16.10" name="the kernel that is given" judge="exercise" says="above par"
 all_gather_matmul = gather_then_multiply
 
 
-# %% answer="16.10" name="multiplies before it passes on" judge="exercise" says="par is 110,000"
+# %% answer="16.10" name="multiplies before it passes on" judge="exercise" says="above par"
 # -        for step in range(n):
 # -            for way in (0, 1):
 # -                if step > 0:

@@ -5,7 +5,7 @@
 # here needs a TPU: the protocol judge follows what each device does in a simulated run, and says what can go wrong in
 # any run. Times between chips are *predicted (model)*.
 #
-# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 90 minutes. Short of time? Do 16.3 and
+# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 88 minutes. Short of time? Do 16.3 and
 # 16.5. Want more? 16.9 and 16.10, 115 minutes, are a reduce-scatter from an empty cell, and the fastest collective
 # matmul.
 
@@ -49,8 +49,8 @@ def enter_together():
 #
 # The grid of each of these kernels has two axes, i and j, and a comment says which blocks step (i, j) has. All blocks
 # have the same shape. `first_ref` holds one block and `above_ref` one block for each j; both are scratch. Which axes
-# may be marked `"parallel"` so that the kernel remains right on two cores? Answer each with `"neither"`, `"i"`, `"j"`
-# or `"i and j"`.
+# may be marked `"parallel"` so that the kernel remains right on two cores? Answer each with `"neither"`, `"only
+# i"`, `"only j"` or `"i and j"`.
 
 
 # %% given="16.1"
@@ -104,10 +104,10 @@ shared = {
 ### BEGIN SOLUTION
 shared |= {
     "scaled": "i and j",
-    "row_sums": "i",
+    "row_sums": "only i",
     "total": "neither",
-    "minus_first": "i",
-    "largest_above": "j",
+    "minus_first": "only i",
+    "largest_above": "only j",
 }
 ### END SOLUTION
 
@@ -601,10 +601,10 @@ checks.check("16.9", scattered)
 #
 # `all_gather_matmul(x, w)` computes the rows of all devices' x times this device's w, in as few nanoseconds,
 # *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128, 256], and the
-# result is float32[64, 256]. Copies between devices take the time of 512 times as many bytes, 2 MiB for all of x.
-# Whatever the core stores takes the time of a matmul: 21,800 ns for each 16 x 256 elements, whether they are results or
-# not, so let copies move what needs no arithmetic. That is the time of 512 rows of 2,048 elements times a 2,048 x 2,048
-# matrix at the peak of a v5e. Par is 110,000 ns. The kernel below is right, but it first gathers and then multiplies.
+# result is float32[64, 256]. Copies between devices take the time of 256 times as many bytes, 1 MiB for all of x.
+# Whatever the core stores takes the time of a matmul: 10,900 ns for each 16 x 256 elements, whether they are results or
+# not, so let copies move what needs no arithmetic. That is the time of 256 rows of 2,048 elements times a 2,048 x 2,048
+# matrix, at the peak of a v5e. Par is 55,000 ns. The kernel below is right, but it first gathers and then multiplies.
 
 
 # %% given="16.10"

@@ -13,7 +13,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
 
-OPTIONS = {"neither": (), "i": (0,), "j": (1,), "i and j": (0, 1)}
+OPTIONS = {"neither": (), "only i": (0,), "only j": (1,), "i and j": (0, 1)}
 ROWS, COLUMNS, STEPS = 8, 128, 3
 
 
@@ -110,31 +110,37 @@ def allowed(name: str) -> str:
 ASKS = {
     "scaled": {
         "neither": "Does any step read or write what another step has written?",
-        "i": "That is allowed, but it is not all. Does a step need anything of the step before it along j?",
-        "j": "That is allowed, but it is not all. Does a step need anything of the step before it along i?",
+        "only i": "That is allowed, but it is not all. Does a step need anything of the step before it along j?",
+        "only j": "That is allowed, but it is not all. Does a step need anything of the step before it along i?",
     },
     "row_sums": {
         "neither": "Steps along j share an output block. Do steps along i share one, too?",
-        "j": "Along j all steps add to the same output block. Which core would have it?",
-        "i and j": "Along j all steps add to the same output block. Which core would have it?",
+        "only j": "Along j all steps add to the same output block. Which core would have it?",
+        "i and j": "One of the two is fine. Along the other one all steps add to the same output block.",
     },
     "total": {
-        "i": "Every step adds to the same block. If each core took half of the rows, how would their sums meet?",
-        "j": "Every step adds to the same block. If each core took half of the columns, how would their sums meet?",
+        "only i": "Every step adds to the same block. If each core took half of the rows, how would their sums meet?",
+        "only j": "Every step adds to the same block. If each core took half of the columns, how would their sums meet?",
         "i and j": "Every step adds to the same block. Which core would have the sum?",
     },
     "minus_first": {
         "neither": "Which steps need what is in first_ref? Do those along i need each other's?",
-        "j": "Each step has its own output block, but which step fills first_ref? Each core has its own scratch.",
-        "i and j": "Each step has its own output block, but which step fills first_ref? Each core has its own scratch.",
+        "only j": "Each step has its own output block, but which step fills first_ref? Each core has its own scratch.",
+        "i and j": "One of the two is fine. Along the other one, first_ref is filled by one step and read by the next.",
     },
     "largest_above": {
         "neither": "Step (i, j) reads what step (i - 1, j) has kept. Does it read anything of another j?",
-        "i": "Step (i, j) reads what step (i - 1, j) has kept in scratch, and each core has its own scratch.",
-        "i and j": "Step (i, j) reads what step (i - 1, j) has kept in scratch, and each core has its own scratch.",
+        "only i": "Step (i, j) reads what step (i - 1, j) has kept in scratch, and each core has its own scratch.",
+        "i and j": "One of the two is fine. Along the other one, each step reads what the step before it has kept.",
     },
 }
-RIGHT = {"scaled": "i and j", "row_sums": "i", "total": "neither", "minus_first": "i", "largest_above": "j"}
+RIGHT = {
+    "scaled": "i and j",
+    "row_sums": "only i",
+    "total": "neither",
+    "minus_first": "only i",
+    "largest_above": "only j",
+}
 
 
 def _asked(name: str) -> Choose:

@@ -9,8 +9,8 @@ from course_lib.checks.kinds.golf import NANOSECONDS, Golf
 from course_lib.lessons.lesson_16 import rings
 
 ROWS, DEPTH, COLUMNS = 16, 128, 256  # of one device's x and w
-SCALE = 512.0  # 2 MiB for 4 KiB
-BLOCK_S = 21.8e-6  # of 512 rows of 2,048 elements times a 2,048 x 2,048 matrix, at the peak of a v5e
+SCALE = 256.0  # 1 MiB for 4 KiB
+BLOCK_S = 10.9e-6  # of 256 rows of 2,048 elements times a 2,048 x 2,048 matrix, at the peak of a v5e
 
 
 def _cases() -> list[tuple]:
@@ -38,7 +38,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=lambda x, w: jnp.dot(x, w, preferred_element_type=jnp.float32),
     mesh=rings.MATMUL,
-    golf=Golf(unit=NANOSECONDS, par=110_000, scale=SCALE, work=work),
+    golf=Golf(unit=NANOSECONDS, par=55_000, scale=SCALE, work=work),
     hints=(
         "In the kernel that is given, when does the core multiply, and what do the links do meanwhile?",
         "Multiply your own rows while the first copies travel, and then each part that has arrived while the next one "
