@@ -714,7 +714,7 @@ for name, each in spread.items():
 #
 # With enough experts a single chip has no room for all matrices, and each chip gets some of them. Then a token has to
 # travel to the chip of its expert and back, which takes an all-to-all. The sizes then say how many rows each chip sends
-# to each other chip, and a popular expert makes one chip the slowest of all. This course has no lesson on kernels that
-# talk to other chips, but the library has some, in `course_lib.kernels.collectives`.
+# to each other chip, and a popular expert makes one chip the slowest of all. Lesson 16 is about kernels that talk to
+# other chips; the library has some in `course_lib.kernels.collectives`, but no all-to-all.
 #
 # <!-- next -->

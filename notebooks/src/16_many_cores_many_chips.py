@@ -362,7 +362,9 @@ def simulated(one_device, x):
 
 
 for how in ({"sends": 0}, {"receives": 0}, {"enters": False}):
-    print(how, "right values:", bool((simulated(version(**how), rows) == rolled(rows)).all()))
+    print(
+        how, "right values:", bool((simulated(version(**how), rows) == rolled(rows)).all())
+    )
 
 # %% [markdown]
 # Without a wait for what it sends, or without a barrier, the values are right. Only the judge sees that a device could
@@ -440,8 +442,9 @@ ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 #
 # Device 0 meanwhile waits for as many bytes as one part has. Its semaphore counts bytes, and cannot tell whose they
 # are: half of the first part and half of the second are enough. Then device 0 passes on a part that is not all there.
-# In JAX's own simulator, the original kernel returned wrong values in one of five runs when we tried it, and its race
-# detector did not always notice. The documentation of JAX describes the danger, on its page on distributed kernels.
+# When we ran the original kernel in JAX's own simulator, it returned wrong values in one of five runs, and the race
+# detector reported nothing in two of three. The documentation of JAX describes the danger, on its page on distributed
+# kernels.
 #
 # **Predict** how many receive semaphores are enough for four devices: two, used in turn, or one for each step?
 
@@ -476,13 +479,18 @@ AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # the 4 KiB of a device stand for 4 MiB
 # %% tags=["predict"]
 part = 4 * 2**20
 links = chips.links("v5e")
-print(f"three parts, three hops: {3 * (part / links.link_bandwidth + links.hop_s) * 1e6:.1f} us")
-print(f"kernel:                  {time_us(one_way, rows, mesh=GATHER, scale=AS_4_MIB):.1f} us")
+print(
+    f"three parts, three hops: {3 * (part / links.link_bandwidth + links.hop_s) * 1e6:.1f} us"
+)
+print(
+    f"kernel:                  {time_us(one_way, rows, mesh=GATHER, scale=AS_4_MIB):.1f} us"
+)
 print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 
 # %% [markdown]
-# The kernel adds a hop for its barrier and the copy of its own part, which is read from HBM and written there again.
-# The next kernel could save the copy by sending from x itself in the first step.
+# The kernel adds a hop for its barrier, and the copy of its own part, which is read from HBM and written there again.
+# Sending from x itself in the first step would hide that copy. Between two steps, each link is idle for a hop, because
+# a device passes on what has arrived, and not what is still coming.
 #
 # ## Both ways
 #
@@ -493,9 +501,7 @@ print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 # KiB.
 
 # %% tags=["predict"]
-two_ways = functools.partial(
-    collectives.kernel.launch, False, axis_name="d", sizes=None
-)
+two_ways = functools.partial(collectives.kernel.launch, False, axis_name="d", sizes=None)
 sizes = [8, 64, 512, 4096]  # KiB
 ways = {"one way": one_way, "both ways": two_ways}
 times = {
@@ -515,7 +521,7 @@ axes.minorticks_off()
 axes.legend()
 viz.plot_picture(
     fig,
-    "For large parts both ways take half of the time. For small ones both curves are flat: hops take the time.",
+    "For large parts both ways take half of the time. For small ones the curves come closer, as hops take the time.",
 )
 
 # %% [markdown]
@@ -545,7 +551,8 @@ for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
 # %% [markdown]
 # In each step two of the four copies take two hops. They share links with the others, so it takes nearly twice as long.
 # The kernel is not wrong, and every judge agrees with it: only the order of the devices in the mesh is bad.
-# `jax.make_mesh` knows how chips are linked, and orders the devices of a v5e 2x2 as 0, 1, 3, 2. In exercise 16.8 you
+# `jax.make_mesh` knows how chips are linked: given the devices that libtpu 0.0.48 describes for a v5e 2x2, it orders
+# them as 0, 1, 3, 2. In exercise 16.8 you
 # find a ring through two longer rows.
 #
 # ## Sums on the way
@@ -580,7 +587,11 @@ def scattered(x, asks_for_room=True):
             if step >= 2 and asks_for_room:
                 pl.semaphore_wait(room_sem, 1)
             copy = pltpu.make_async_remote_copy(
-                sum_ref, in_ref.at[slot], send_sem, recv_sem.at[slot], device_id={"d": right}
+                sum_ref,
+                in_ref.at[slot],
+                send_sem,
+                recv_sem.at[slot],
+                device_id={"d": right},
             )
             copy.start()
             copy.wait()
@@ -706,7 +717,9 @@ schedules = {
 }
 hop_us = links.hop_s * 1e6
 copy_us = 2 * 2**20 / links.link_bandwidth * 1e6
-print(f"one step: {copy_us:.1f} us and a hop on the link, {alone_us / 16:.1f} us in the MXUs")
+print(
+    f"one step: {copy_us:.1f} us and a hop on the link, {alone_us / 16:.1f} us in the MXUs"
+)
 for name, schedule in schedules.items():
     print(f"{name:20} {schedule.seconds * 1e6:6.1f} us")
 
@@ -715,7 +728,9 @@ fig, both = plt.subplots(2, 1, figsize=(7, 3.2), sharex=True, layout="tight")
 for axes, (name, schedule) in zip(both, schedules.items(), strict=True):
     for y, lane in enumerate(("core of 0", "link 3 to 0")):
         spans = [
-            (s.begin * 1e6, (s.end - s.begin) * 1e6) for s in schedule.spans if s.lane == lane
+            (s.begin * 1e6, (s.end - s.begin) * 1e6)
+            for s in schedule.spans
+            if s.lane == lane
         ]
         axes.broken_barh(spans, (y - 0.35, 0.7), color=f"C{y}", edgecolor="white")
     axes.set(yticks=(0, 1), yticklabels=("core of 0", "link 3 to 0"), title=name)
@@ -741,7 +756,9 @@ def in_jax(x, w):
 
 
 JAX_MATMUL = judges.Mesh(in_specs=(P("d"), P(None, "d")), out_specs=P(None, "d"))
-large = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((2048, 2048), (2048, 8192))]
+large = [
+    jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((2048, 2048), (2048, 8192))
+]
 where["in_specs"] = JAX_MATMUL.in_specs
 report = compiler.compile_chips(JAX_MATMUL.sharded(in_jax), *large, **where)
 main = report.hlo[report.hlo.index("ENTRY") :]
@@ -765,7 +782,8 @@ for line in main.splitlines():
 # On one chip, the matmul of the opening takes 349 us at the peak. Four chips take:
 
 # %%
-both_ways_us = 3 / 2 * copy_us + 2 * hop_us  # 1.5 parts a link: opposite, half of one each way
+# One and a half parts pass each link: of the device opposite, half comes each way.
+both_ways_us = 3 / 2 * copy_us + 2 * hop_us
 for name, us in (
     ("gather, then multiply", schedules["one after the other"].seconds * 1e6),
     ("overlapped", schedules["overlapped"].seconds * 1e6),

@@ -200,6 +200,13 @@
 # +            for way, (whose, device) in enumerate(((n - step, right), (n - step, left))):
 
 
+# %% answer="16.7" name="the library" judge="exercise" says="runs\\s+the\\s+library's\\s+kernel"
+def gathered_both_ways(x):
+    from course_lib.kernels.collectives import kernel
+
+    return kernel.launch(False, x, axis_name="d", sizes=None)
+
+
 # %% answer="16.8" name="in the order of the numbers" judge="exercise" says="order\\s+of\\s+the\\s+numbers"
 # -    return place if place < columns else 3 * columns - 1 - place
 # +    return place
@@ -283,7 +290,9 @@ def all_gather_matmul(x, w):
             part = x_ref if step == 0 else in_ref.at[step - 1]
             if step < n - 1:
                 sems = send_sem.at[step], recv_sem.at[step]
-                copy = pltpu.make_async_remote_copy(part, in_ref.at[step], *sems, device_id={"d": right})
+                copy = pltpu.make_async_remote_copy(
+                    part, in_ref.at[step], *sems, device_id={"d": right}
+                )
                 copy.start()
             o_ref[pl.ds(lax.rem(me + n - step, n) * rows, rows)] = jnp.dot(
                 part[...], w_ref[...], preferred_element_type=jnp.float32
@@ -296,7 +305,11 @@ def all_gather_matmul(x, w):
         out_shape=jax.ShapeDtypeStruct((n * rows, columns), jnp.float32),
         in_specs=[VMEM, VMEM],
         out_specs=VMEM,
-        scratch_shapes=[pltpu.VMEM((n - 1, rows, depth), x.dtype), DMA((n - 1,)), DMA((n - 1,))],
+        scratch_shapes=[
+            pltpu.VMEM((n - 1, rows, depth), x.dtype),
+            DMA((n - 1,)),
+            DMA((n - 1,)),
+        ],
         compiler_params=COLLECTIVE,
     )(x, w)
 

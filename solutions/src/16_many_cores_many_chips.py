@@ -541,7 +541,10 @@ def scattered(x):
 
     def scatter_kernel(x_ref, o_ref, sum_ref, in_ref, send_sem, recv_sem):
         me, right, left = neighbors()
-        ways = ((right, n - 1), (left, 1))  # the next device, and the step from owner to owner
+        ways = (
+            (right, n - 1),
+            (left, 1),
+        )  # the next device, and the step from owner to owner
         enter_together()
 
         def mine(way, step):

@@ -119,8 +119,8 @@ ASKS = {
         "i and j": "One of the two is fine. Along the other one all steps add to the same output block.",
     },
     "total": {
-        "only i": "Every step adds to the same block. If each core took half of the rows, how would their sums meet?",
-        "only j": "Every step adds to the same block. If each core took half of the columns, how would their sums meet?",
+        "only i": "Every step adds to the same block. With half of the rows on each core, how would the sums meet?",
+        "only j": "Every step adds to the same block. With half of the columns on each core, how would the sums meet?",
         "i and j": "Every step adds to the same block. Which core would have the sum?",
     },
     "minus_first": {
@@ -165,8 +165,8 @@ EXERCISE = Exercise(
     hints=(
         "Give the steps of one axis to two people who cannot see each other's notes. Which result goes wrong?",
         "Two things tie steps together: an output block that they share, and scratch that one fills and another reads.",
-        "Steps along j share the output block in row_sums, and first_ref in minus_first. In largest_above, what is kept "
-        "for one j is read only by steps with the same j.",
+        "Steps along j share the output block in row_sums, and first_ref in minus_first. In largest_above, what is "
+        "kept for one j is read only by steps with the same j.",
     ),
     points=1,
 )

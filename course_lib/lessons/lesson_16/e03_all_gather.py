@@ -16,8 +16,8 @@ EXERCISE = Exercise(
         "after each step.",
         "In step s a device passes on what it received in step s - 1: the rows of the device that is s places to its "
         "right. They go to the same place of the neighbor's result. Do the arrivals of two steps share a semaphore?",
-        "part = o_ref.at[pl.ds(lax.rem(me + step, n) * rows, rows)] is both source and target. Copy your own rows there "
-        "first, enter together, and give each step its own receive semaphore.",
+        "part = o_ref.at[pl.ds(lax.rem(me + step, n) * rows, rows)] is both source and target. Copy your own rows "
+        "there first, enter together, and give each step its own receive semaphore.",
     ),
     points=3,
 )

@@ -5,6 +5,11 @@ from course_lib.lessons.lesson_16 import rings
 
 SHARE, SHARD = 0.55, 4 * rings.MI
 
+
+def _scored() -> tuple:
+    return (rings.values(2, 32, 128),)
+
+
 EXERCISE = Exercise(
     id="16.7",
     title="Both ways",
@@ -13,13 +18,16 @@ EXERCISE = Exercise(
     cases=lambda: [(rings.values(0, 64, 128),), (rings.values(1, 64, 256),)],
     reference=lambda x: x,
     mesh=rings.GATHERED,
-    also=(rings.at_most(SHARE, SHARD, rings.GATHERED, (rings.values(2, 32, 128),), 8 * 128 * 4),),
+    also=(
+        rings.own_kernel(rings.GATHERED, _scored),
+        rings.at_most(SHARE, SHARD, rings.GATHERED, _scored, 8 * 128 * 4),
+    ),
     hints=(
         "In 16.3 each link carries bytes in one direction only. What else could travel the other way at the same time?",
         "Let the upper half of each device's rows travel to the right, and the lower half to the left, in the same "
         "step. Each way needs its own semaphores.",
-        "For each step make two copies, of pl.ds(start, half), with start = lax.rem(me + n - step, n) * rows on the way "
-        "to the right, and lax.rem(me + step, n) * rows + half to the left. Start both, and then wait for both.",
+        "For each step make two copies, of pl.ds(start, half), with start = lax.rem(me + n - step, n) * rows on the "
+        "way to the right, and lax.rem(me + step, n) * rows + half to the left. Start both, and then wait for both.",
     ),
     points=3,
 )

@@ -3,6 +3,9 @@
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
 
+_BACK = "min(1, max(0, place - columns + 1))"  # 1 on the way back, else 0
+_VISITED = "That goes back along the first row, whose chips the ring has already visited."
+
 
 def _linked(one: int, other: int, columns: int) -> bool:
     (a, b), (c, d) = divmod(one, columns), divmod(other, columns)
@@ -33,17 +36,15 @@ EXERCISE = Exercise(
             Formula(
                 name="the chip",
                 unit="",
-                formula="place + (3 * columns - 1 - 2 * place) * min(1, max(0, place - columns + 1))",
+                formula=f"place + (3 * columns - 1 - 2 * place) * {_BACK}",
                 proof=lambda place, columns: _ring(columns)[place],
                 near={
-                    "place": "That is the order of the numbers. Is the last chip of the first row linked to the first one "
-                    "of the second?",
-                    "place + (3 * columns - 2 * place) * min(1, max(0, place - columns + 1))": "The first chip of the "
-                    "way back stands below the last one of the first row. What is its number?",
-                    "place + (2 * columns - 2 * place) * min(1, max(0, place - columns + 1))": "That goes back along the "
-                    "first row, whose chips the ring has already visited.",
-                    "place + (2 * columns - 1 - 2 * place) * min(1, max(0, place - columns + 1))": "That goes back along "
-                    "the first row, whose chips the ring has already visited.",
+                    "place": "That is the order of the numbers. Is the last chip of one row linked to the first of the "
+                    "next?",
+                    f"place + (3 * columns - 2 * place) * {_BACK}": "The first chip on the way back stands below the "
+                    "last one of the first row. What is its number?",
+                    f"place + (2 * columns - 2 * place) * {_BACK}": _VISITED,
+                    f"place + (2 * columns - 1 - 2 * place) * {_BACK}": _VISITED,
                     "2 * columns - 1 - place": "That ring begins at the end. Which chip has place 0?",
                 },
             ),

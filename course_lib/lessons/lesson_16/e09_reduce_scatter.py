@@ -11,6 +11,10 @@ MESH = judges.Mesh(in_specs=(P(None, "d"),), out_specs=P("d"))
 SHARE, SHARD = 0.6, 4 * rings.MI
 
 
+def _scored() -> tuple:
+    return (rings.values(2, 64, 512),)
+
+
 def _own_rows(x: jax.Array) -> jax.Array:
     """Return the sum of what the devices have, x [n * M, n * K], in which each has K columns."""
     return x.reshape(x.shape[0], rings.DEVICES, -1).sum(axis=1)
@@ -24,15 +28,15 @@ EXERCISE = Exercise(
     cases=lambda: [(rings.values(0, 64, 512),), (rings.values(1, 128, 1024),)],
     reference=_own_rows,
     mesh=MESH,
-    also=(rings.at_most(SHARE, SHARD, MESH, (rings.values(2, 64, 512),), 16 * 128 * 4),),
+    also=(rings.own_kernel(MESH, _scored), rings.at_most(SHARE, SHARD, MESH, _scored, 16 * 128 * 4)),
     hints=(
-        "Follow one sum. It begins at the neighbor after its owner, passes every device, each of which adds its rows for "
-        "that owner, and ends at the owner. In which step does device me add the rows of which owner?",
+        "Follow one sum. It begins at the neighbor after its owner, passes every device, each of which adds its rows "
+        "for that owner, and ends at the owner. In which step does device me add the rows of which owner?",
         "Write it one way first, with the lesson's signals for a free buffer. On the way to the right, step s adds the "
         "rows for lax.rem(me + (s + 1) * (n - 1), n), and to the left those for lax.rem(me + s + 1, n).",
         "Each way has a sum, two buffers and semaphores of its own. In each step start both copies, and then wait for "
-        "both. Then you need no signal for a free buffer, because what has arrived from a neighbor in step s - 1 was sent "
-        "after that neighbor had read its buffers of step s - 2.",
+        "both. Then you need no signal for a free buffer, because what has arrived from a neighbor in step s - 1 was "
+        "sent after that neighbor had read its buffers of step s - 2.",
     ),
     points=5,
 )

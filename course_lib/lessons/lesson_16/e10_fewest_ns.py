@@ -38,6 +38,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=lambda x, w: jnp.dot(x, w, preferred_element_type=jnp.float32),
     mesh=rings.MATMUL,
+    also=(rings.own_kernel(rings.MATMUL, lambda: _cases()[0]),),
     golf=Golf(unit=NANOSECONDS, par=55_000, scale=SCALE, work=work),
     hints=(
         "In the kernel that is given, when does the core multiply, and what do the links do meanwhile?",

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
-from course_lib import chips, judges
+from course_lib import chips, grid, judges
+from course_lib.grid import jaxprs
 
 DEVICES = 4
 EACH = judges.Mesh(in_specs=(P("d"),), out_specs=P("d"))  # a part in, a part out
@@ -37,15 +39,15 @@ def one_way_s(shard: float, chip: str = "v5e") -> float:
     return (DEVICES - 1) * (shard / links.link_bandwidth + links.hop_s)
 
 
-def at_most(share: float, shard: float, mesh: judges.Mesh, case: tuple, small: float) -> Callable:
+def at_most(share: float, shard: float, mesh: judges.Mesh, case: Callable[[], tuple], small: float) -> Callable:
     """Return a demand: the predicted (model) time is at most ``share`` of that of a ring that passes shards one way.
 
-    ``case``: arrays of which each device's part has ``small`` bytes, which stand for the bytes of ``shard``.
+    ``case`` returns arrays of which each device's part has ``small`` bytes, which stand for the bytes of ``shard``.
     """
     limit = share * one_way_s(shard)
 
     def slower(one_device: Callable) -> tuple[str, str] | None:
-        schedule = judges.schedule_chips(mesh.sharded(one_device), *case, mesh=mesh.shape, scale=shard / small)
+        schedule = judges.schedule_chips(mesh.sharded(one_device), *case(), mesh=mesh.shape, scale=shard / small)
         if schedule.seconds <= limit:
             return None
         lane, busy = schedule.busiest()
@@ -63,3 +65,19 @@ def at_most(share: float, shard: float, mesh: judges.Mesh, case: tuple, small: f
         )
 
     return slower
+
+
+def own_kernel(mesh: judges.Mesh, case: Callable[[], tuple]) -> Callable:
+    """Return a demand: the kernel is not one of ``course_lib.kernels``."""
+
+    def borrowed(one_device: Callable) -> tuple[str, str] | None:
+        devices = AbstractMesh(mesh.shape, mesh.axes, axis_types=(AxisType.Auto,) * len(mesh.axes))
+        with jax.sharding.use_abstract_mesh(devices):
+            jaxpr = jax.make_jaxpr(mesh.sharded(one_device))(*case())
+        ops = [eqn for eqn in grid.equations(jaxpr) if eqn.primitive.name == "kernel_launch"]
+        info = [call.params["jaxpr"].debug_info for call in jaxprs.pallas_calls(jaxpr)]
+        if not ops and not any("course_lib/kernels" in str(each.func_src_info) for each in info):
+            return None
+        return "It runs the library's kernel, but the kernel should be yours.", "write it yourself, step by step."
+
+    return borrowed
