@@ -511,7 +511,7 @@ times = {
 for kib, one, two in zip(sizes, *times.values(), strict=True):
     print(f"{kib:5} KiB  {one:6.1f} us  {two:6.1f} us  {two / one:.2f}")
 
-# %%
+# %% tags=["predict"]
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, axes = plt.subplots(figsize=(6, 3))
 for name, us in times.items():
@@ -723,7 +723,7 @@ print(
 for name, schedule in schedules.items():
     print(f"{name:20} {schedule.seconds * 1e6:6.1f} us")
 
-# %%
+# %% tags=["predict"]
 fig, both = plt.subplots(2, 1, figsize=(7, 3.2), sharex=True, layout="tight")
 for axes, (name, schedule) in zip(both, schedules.items(), strict=True):
     for y, lane in enumerate(("core of 0", "link 3 to 0")):

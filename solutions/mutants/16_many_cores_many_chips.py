@@ -7,7 +7,7 @@
 # +    "row_sums": "i and j",
 
 
-# %% answer="16.1" name="half a total for each core" judge="exercise" says="how\\s+would\\s+their\\s+sums\\s+meet"
+# %% answer="16.1" name="half a total for each core" judge="exercise" says="how\\s+would\\s+the\\s+sums\\s+meet"
 # -    "total": "neither",
 # +    "total": "only i",
 
