@@ -392,8 +392,7 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 # An all-gather (lesson 3) needs n - 1 such steps. In step s each device passes on to the right what it received in step
 # s - 1, beginning with its own part. The kernel below follows one that JAX itself ships, `ops.tpu.all_gather`. We have
 # left out the second direction and the names of the steps, and added a parameter. JAX's kernel uses the same receive
-# semaphore in all steps, which is `arrivals=1` here. It is well written, it has been there since 2023, and it has a
-# mistake. **Find it** before you run the cell. Four devices have three steps; how far can device 3 get while device 0
+# semaphore in all steps, which is `arrivals=1` here. It is well written, and it has a mistake. **Find it** before you run the cell. Four devices have three steps; how far can device 3 get while device 0
 # is still in its first wait?
 
 
@@ -470,7 +469,7 @@ for arrivals in (2, 3):
 # %%
 one_way = functools.partial(gathered, arrivals=3)
 AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # the 4 KiB of a device stand for 4 MiB
-# ring_player: viz.ring_player(one_way, rows, mesh=GATHER, scale=AS_4_MIB)
+viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_4_MIB))
 
 # %% [markdown]
 # How close is that to the bound? A device lacks n - 1 parts, and all of them come through one of its links, each with
@@ -739,7 +738,13 @@ viz.plot_picture(
     fig,
     "Above, core and link take turns. Below, the core multiplies one part while the link brings the next one.",
 )
-# ring_player: viz.ring_player(multiplied, x, w, mesh=MATMUL, scale=512.0)
+
+# %% [markdown]
+# The player shows the overlapped version on all four devices. **Look for one thing:** what does a core wait for after
+# its first three matmuls?
+
+# %%
+viz.ring_player(schedules["overlapped"])
 
 # %% [markdown]
 # Overlapped, three of four matmuls cost no time, because each is shorter than a copy. The last one must wait for the
