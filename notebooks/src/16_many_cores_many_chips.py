@@ -392,8 +392,8 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 # An all-gather (lesson 3) needs n - 1 such steps. In step s each device passes on to the right what it received in step
 # s - 1, beginning with its own part. The kernel below follows one that JAX itself ships, `ops.tpu.all_gather`. We have
 # left out the second direction and the names of the steps, and added a parameter. JAX's kernel uses the same receive
-# semaphore in all steps, which is `arrivals=1` here. It is well written, and it has a mistake. **Find it** before you run the cell. Four devices have three steps; how far can device 3 get while device 0
-# is still in its first wait?
+# semaphore in all steps, which is `arrivals=1` here. It is well written, and it has a mistake. **Find it** before you
+# run the cell. Four devices have three steps; how far can device 3 get while device 0 is still in its first wait?
 
 
 # %% tags=["predict"]
