@@ -202,9 +202,9 @@
 
 # %% answer="16.7" name="the library" judge="exercise" says="runs\\s+the\\s+library's\\s+kernel"
 def gathered_both_ways(x):
-    from course_lib.kernels.collectives import kernel
+    from course_lib.kernels import collectives
 
-    return kernel.launch(False, x, axis_name="d", sizes=None)
+    return collectives.kernel.launch(False, x, axis_name="d", sizes=None)
 
 
 # %% answer="16.8" name="in the order of the numbers" judge="exercise" says="order\\s+of\\s+the\\s+numbers"
