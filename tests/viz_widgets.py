@@ -60,7 +60,7 @@ WIDGETS = {
     "page_player": Kind(lambda: viz.page_player(**PAGED), "course-pages", SLIDER, "ArrowRight", "step", 7),
     "pipeline_chart": Kind(viz.pipeline_chart, "course-pipeline", ".course-plot", "ArrowRight", "step", 5),
     "precision_explorer": Kind(an_explorer, "course-precision", SLIDER, "ArrowLeft", "cursor", 0),
-    "ring_player": Kind(lambda: viz.ring_player(both_ways()), "course-ring", SLIDER, "ArrowRight", "step", 4),
+    "ring_player": Kind(lambda: viz.ring_player(both_ways()), "course-devices", SLIDER, "ArrowRight", "step", 4),
     "roof_plot": Kind(viz.roof_plot, "course-roofs", ".course-point", "ArrowLeft", "m", 1024),
     "softmax_stepper": Kind(lambda: viz.softmax_stepper(SCORES), "course-softmax", ".course-next", "ArrowRight", "step",
                             2),

@@ -154,7 +154,7 @@ BUGS = tuple(
             r"dk of a head continues the sum of the previous head",
         ),
         (
-            "sums start from zero at each head of a group",
+            "sums restart at each head of a group",
             with_backward(starts=at_every_head),
             GROUPS,
             r"only the last of the 2 query heads that share a KV head counts in dk",

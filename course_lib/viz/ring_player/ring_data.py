@@ -52,7 +52,7 @@ def moves(schedule) -> Moves:
     end = _us(schedule.seconds)
     changes = {0.0, end} | {t for bar in bars for t in (bar.begin, bar.end)} | {t for w in waits for t in w[1:3]}
     lane, share = schedule.busiest()
-    title = f"{len(schedule.ring)} devices, {_time(end)}, predicted (model)"
+    title = f"{len(schedule.ring)} devices, {clock(end)}, predicted (model)"
     title += f": {lane} is busy for {share:.0%} of it".replace("%", " %") if lane else ""
     return Moves(schedule.ring, tuple(names), tuple(bars), waits, tuple(sorted(changes)), end, title)
 
@@ -63,12 +63,12 @@ def said(found: Moves, number: int) -> str:
     busy = [bar for bar in found.bars if bar.begin <= now < bar.end]
     waiting = sorted((device, what) for device, begin, end, what in found.waits if begin <= now < end)
     if not busy and not waiting:
-        return f"At {_time(now)}, {'all devices are done' if now >= found.end else 'nothing is under way'}."
+        return f"At {clock(now)}, {'all devices are done' if now >= found.end else 'nothing is under way'}."
     lanes = [found.lanes[bar.lane] for bar in busy]
     parts = [
         f"{lane} {'carries' if 'link' in lane else 'writes'} {bar.what}" for lane, bar in zip(lanes, busy, strict=True)
     ]
-    words = f"At {_time(now)}, {_listed(parts) if parts else 'no link carries anything'}."
+    words = f"At {clock(now)}, {_listed(parts) if parts else 'no link carries anything'}."
     if waiting:
         devices = [str(device) for device, _ in waiting]
         first = f"{devices[0]} for {waiting[0][1]}"
@@ -136,5 +136,11 @@ def _us(seconds: float) -> float:
     return round(seconds * 1e6, 4)
 
 
-def _time(us: float) -> str:
+def clock(us: float) -> str:
+    """Return a time in words: "1,234.5 us"."""
     return f"{us:,.1f} us"
+
+
+def bar_said(bar: Bar) -> str:
+    """Return what a bar stands for: "o_ref[3], 1.0 to 94.2 us"."""
+    return f"{bar.what}, {bar.begin:,.1f} to {clock(bar.end)}"

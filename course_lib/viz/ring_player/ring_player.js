@@ -21,9 +21,9 @@ function drawArrow(parent, [x1, y1], [x2, y2], kind) {
 
 function render({ model, el }) {
   const ring = model.get("ring"), lanes = model.get("lanes"), bars = model.get("bars"), waits = model.get("waits");
-  const times = model.get("times"), said = model.get("said"), end = model.get("end"), last = times.length - 1;
+  const times = model.get("times"), clocks = model.get("clocks"), said = model.get("said"), end = model.get("end"), last = times.length - 1;
   const at = placesOf(ring);
-  const root = rootOf(el, "course-ring");
+  const root = rootOf(el, "course-devices");
   make(root, "strong", "course-title", model.get("title"));
   const controls = make(root, "div", "course-controls");
   const back = button(controls, "course-back", "◀", "One moment back (left arrow)");
@@ -55,11 +55,11 @@ function render({ model, el }) {
     make(line, "span", "course-share", share);
     return track;
   });
-  const pieces = bars.map(([lane, begin, until, what]) => {
+  const pieces = bars.map(([lane, begin, until, says]) => {
     const piece = make(tracks[lane], "div", `course-bar course-kind-${lanes[lane][1]}`);
     piece.style.left = `${(100 * begin) / end}%`;
     piece.style.width = `${(100 * (until - begin)) / end}%`;
-    piece.title = `${what}, ${begin.toFixed(1)} to ${until.toFixed(1)} us`;
+    piece.title = says;
     return piece;
   });
   const cursors = tracks.map((track) => make(track, "div", "course-cursor"));
@@ -72,7 +72,7 @@ function render({ model, el }) {
   function show() {
     const now = times[step], is = ([, begin, until]) => begin <= now && now < until;
     put(words, said[step]);
-    put(clock, `${now.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} us`);
+    put(clock, clocks[step]);
     arrows.replaceChildren();
     const causes = new Set();
     bars.forEach((bar, n) => {

@@ -39,9 +39,10 @@ class RingPlayer(Widget):
     title = traitlets.Unicode().tag(sync=True)
     ring = traitlets.List().tag(sync=True)  # devices in the order of their links
     lanes = traitlets.List().tag(sync=True)  # of each lane its name, kind, share, and the devices of a link
-    bars = traitlets.List().tag(sync=True)  # lane, begin, end, what, cause
+    bars = traitlets.List().tag(sync=True)  # lane, begin, end, what is said of it, cause
     waits = traitlets.List().tag(sync=True)  # device, begin, end
     times = traitlets.List().tag(sync=True)  # microseconds
+    clocks = traitlets.List().tag(sync=True)  # the same in words
     said = traitlets.List().tag(sync=True)  # of each moment what happens
     end = traitlets.Float(0.0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
@@ -54,8 +55,10 @@ class RingPlayer(Widget):
             for n, lane in enumerate(found.lanes)
         ]
         super().__init__(
-            title=found.title, ring=list(found.ring), lanes=lanes, bars=[list(bar) for bar in found.bars],
-            waits=[list(wait[:3]) for wait in found.waits], times=list(found.times), end=found.end,
+            title=found.title, ring=list(found.ring), lanes=lanes, end=found.end,
+            bars=[[bar.lane, bar.begin, bar.end, ring_data.bar_said(bar), bar.cause] for bar in found.bars],
+            waits=[list(wait[:3]) for wait in found.waits],
+            times=list(found.times), clocks=list(map(ring_data.clock, found.times)),
             said=[ring_data.said(found, number) for number in range(len(found.times))],
         )  # fmt: skip
 
