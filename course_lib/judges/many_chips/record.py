@@ -104,6 +104,8 @@ def _record(fn: Callable, args: tuple, devices: int, **params) -> Record:
     Record. Raises what tracing raises, and RuntimeError if JAX's simulator has changed so that it cannot be recorded.
     """
     kernels = list(jaxprs.pallas_calls(jax.make_jaxpr(fn)(*args)))
+    if any(map(_has_a_barrier_without_id, kernels)):  # the simulator would stop at a None without saying so
+        raise ValueError("collective_id has to be specified when using a custom barrier")
     seen = Record(events=[[Event(device=d, kind="enter")] for d in range(devices)], names={})
     allocated: dict = collections.defaultdict(list)
     with (
@@ -125,6 +127,12 @@ def _record(fn: Callable, args: tuple, devices: int, **params) -> Record:
     given = [params for kernel in kernels if (params := kernel.params["compiler_params"]) is not None]
     seen.has_barrier_of_its_own = any(p.collective_id is not None or p.skip_device_barrier for p in given)
     return seen
+
+
+def _has_a_barrier_without_id(kernel) -> bool:
+    named = getattr(kernel.params["compiler_params"], "collective_id", None) is not None
+    uses = (eqn.primitive.name == "get_barrier_semaphore" for eqn in jaxprs.equations(kernel.params["jaxpr"]))
+    return not named and any(uses)
 
 
 def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
