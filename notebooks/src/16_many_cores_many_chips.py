@@ -7,14 +7,14 @@
 #
 # *This lesson is a draft.*
 #
-# So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device, and chips are
-# joined by links through which one chip can write into the memory of another. How much faster is a matmul on two cores,
-# or on four chips? The next cells compile the matmul of lesson 7 and an addition for a v5e, which has one core, and for
-# a v5p. In the matmul's grid, the rows of blocks are axis 0, and each axis has the mark "arbitrary", which means that
-# its steps run in order.
+# So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device, and chips
+# are joined by links through which one chip can write into the memory of another. How much faster is a matmul on two
+# cores, or on four chips? The next cells compile the matmul of lesson 7 and an addition for a v5e, which has one
+# core, and for a v5p. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now,
+# which means that their steps run in order.
 #
-# No chip has run anything in this lesson. Cycles are *predicted (compiler)*. Times between chips are *predicted
-# (model)*, because the compiler's simulator does not count copies to other chips.
+# No number in this lesson was measured on a chip. Cycles are *predicted (compiler)*, and times between chips are
+# *predicted (model)*, because the compiler's simulator does not count copies to other chips.
 
 # %%
 # FIRST CELL
@@ -102,8 +102,8 @@ for chip in ("v5e", "v5p"):
     compiled(add, table, table, marks=("arbitrary",), chip=chip)
 
 # %% [markdown]
-# **Guess** what happens if axis 0 is marked "parallel" instead: how many cycles, and how many microseconds, does each
-# of the two kernels then take on a v5e and on a v5p?
+# **Guess** what changes if axis 0 is marked "parallel" instead. How many cycles and how many microseconds will each
+# of the two kernels take on a v5e and on a v5p?
 
 # %% tags=["predict"]
 for chip in ("v5e", "v5p"):
@@ -111,14 +111,15 @@ for chip in ("v5e", "v5p"):
     compiled(add, table, table, marks=("parallel",), chip=chip)
 
 # %% [markdown]
-# One word halves the cycles of the matmul on a v5p. It also halves those of the addition, but not its time, because
-# both cores share the HBM. On a v5e, which has one core, the word changes nothing.
+# On a v5p, marking axis 0 "parallel" halves the cycles of the matmul. It also nearly halves the cycles of the
+# addition, but not its time, because the addition is bound by the HBM, which both cores share. On a v5e, which has
+# one core, the mark changes nothing.
 #
-# Now for more than one chip. Four v5e chips hold a quarter of the rows of x and a quarter of the columns of w each, and
-# each computes its own columns of the result. x has 2,048 rows of 2,048 elements, and w has 8,192 columns, all in
-# bfloat16. One chip needs 349 us at the peak of its MXUs, as the cell computes. Each of the four does a quarter of the
-# work, but it needs all rows of x, of which it holds only a quarter. **Write down a second guess:** how long do the
-# four chips take? We come back to it at the end.
+# Now take four v5e chips. Each holds a quarter of the rows of x and a quarter of the columns of w, and computes its
+# own columns of the result. x has 2,048 rows of 2,048 elements, and w has 8,192 columns, all in bfloat16. The next
+# cell computes that one chip needs 349 us at the peak of its MXUs. Each of the four does a quarter of the work, but
+# it needs all rows of x, and three quarters of them are on the other chips. **Write down a second guess:** how long
+# do the four chips take? The end of the lesson returns to it.
 
 # %%
 v5e = chips.chip("v5e")
@@ -129,21 +130,21 @@ print(f"what a chip lacks of x:        {3 * 512 * 2048 * 2 / 2**20:.0f} MiB")
 
 # %% [markdown]
 # After this lesson you can
-# - say which axes of a grid two cores may share, and what you gain,
+# - say which axes of a grid two cores may share, and how much time that saves,
 # - write a kernel that copies to another chip, with its barrier and its semaphores,
-# - find in such a kernel the mistakes that show in one run of many, or never,
-# - predict the time of copies round a ring, and halve it,
+# - find the mistakes in such a kernel that appear in few simulated runs, or in none,
+# - predict how long copies round a ring take, and halve that time,
 # - decide whether a collective needs a kernel at all.
 #
 # ## One grid, two cores
 #
-# > **`dimension_semantics`**: one mark for each axis of a grid. "parallel" promises that its steps need nothing of each
-# > other, so cores may share them; "arbitrary" makes no promise.
+# > **`dimension_semantics`**: one mark for each axis of a grid. "parallel" promises that its steps do not depend on
+# > each other, so cores may share them; "arbitrary" makes no promise.
 #
-# The compiler splits a parallel axis into one part for each core. Each core has its own VMEM, so each runs its steps as
-# if the others did not exist. Steps that share an output block or scratch must therefore stay on one core. The compiler
-# does not check that. **Predict** what it says if the reduction, axis 2, is marked "parallel", and what the races judge
-# says.
+# The compiler splits a parallel axis into one part for each core. Each core has its own VMEM and cannot see what
+# another core keeps there, so steps that share an output block or scratch must stay on one core. The compiler does
+# not check this. **Predict** what the compiler and the races judge say if axis 2, the reduction, is marked
+# "parallel".
 
 # %% tags=["predict"]
 REDUCTION_SHARED = ("arbitrary", "arbitrary", "parallel")
@@ -154,12 +155,11 @@ for marks in (ROWS_SHARED, REDUCTION_SHARED):
     print(judges.races_judge(small, jnp.dot, x, w))
 
 # %% [markdown]
-# It compiles, and its cycles look just as good. On a chip, each core would add up half of the sum in an accumulator of
-# its own, and both would write the same block of the result.
+# The kernel compiles, and its cycles look just as good. On a chip, however, each core would add up half of the sum in
+# its own accumulator, and both would write their half to the same block of the result.
 #
-# What if the steps cannot be divided evenly? **Predict** the cycles on a v5p for one, two and three rows of
-# blocks, in multiples of those for one. In the last column, axis 1 is marked "parallel" as well; it has four steps
-# in each case.
+# What if the steps cannot be divided evenly? **Predict** how the cycles on a v5p grow from one row of blocks to two
+# and three. In the last line of the table axis 1, which has four steps, is marked "parallel" as well.
 
 # %% tags=["predict"]
 BOTH_SHARED = ("parallel", "parallel", "arbitrary")
@@ -175,14 +175,15 @@ for name, marks in (
     print(f"{name:13}" + "".join(f"{count:11,}" for count in cycles))
 
 # %% [markdown]
-# If only rows may be shared, one row stays on one core, and of three rows one core gets two while the other waits. If
-# both axes may be shared, the compiler takes one whose steps it can divide evenly. So mark every axis that may be
-# parallel, and choose blocks for which one of them has an even number of steps. The marks cost nothing on a chip with
-# one core. Exercise 16.1 asks for the marks of five kernels.
+# If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, one core gets two
+# of them while the other waits. If both axes may be shared, the compiler splits the one whose steps it can divide
+# evenly. So mark every axis that may be parallel, and choose block sizes that give one of these axes an even number
+# of steps. On a chip with one core the marks cost nothing. Exercise 16.1 asks for the marks of five kernels.
 #
 # ## Links between chips
 #
-# The two cores of a v5p see the same HBM. Two chips do not: what one chip has, another gets only through a link.
+# The two cores of a v5p share one HBM. Each chip has its own, so data can get from one chip to another only through a
+# link.
 
 
 # %%
@@ -194,17 +195,18 @@ for name in ("v5e", "v5p", "v6e"):
 print(f"HBM of a v5e: {v5e.hbm_bandwidth / 1e9:.0f} GB/s")
 
 # %% [markdown]
-# The bandwidths and the hop are from the book "How to Scale Your Model". A link of a v5e carries 45 GB/s each way, an
-# eighteenth of what its HBM does. In the time of a hop, 1 us, it carries 45 KB.
+# The bandwidths and the latency of a hop are from the book "How to Scale Your Model". A link of a v5e carries 45 GB/s
+# each way, an eighteenth of the bandwidth of its HBM. In the time of a hop, 1 us, it could carry 45 KB.
 #
 # > **mesh**: the devices of a program, arranged along named axes.
 # >
 # > **`jax.shard_map`**: runs a function once on each device of a mesh, with that device's parts of the arrays.
 #
 # Inside a `shard_map`, `lax.axis_size("d")` is the number of devices along the axis called "d", and
-# `lax.axis_index("d")` the index of the device that runs the code. `P("d")` says that an array's first axis is divided
-# among the devices, and `P()` that each has all of it. The next cell has no kernel yet. It uses four of the eight CPU
-# devices that the first cell set up, and this is where the simulator runs kernels for several chips.
+# `lax.axis_index("d")` the index of the device that runs the code. `P("d")` says that an array's first axis is
+# divided among the devices, and `P()` that each has all of it. The next cell has no kernel yet. It runs on four of
+# the eight CPU devices that the first cell set up. The simulator will use the same devices to run kernels for several
+# chips.
 
 
 # %%
@@ -219,9 +221,9 @@ with jax.set_mesh(mesh):
     print(jax.jit(fn)(jax.device_put(jnp.zeros(8), P("d"))))
 
 # %% [markdown]
-# We pass no `mesh=` to `shard_map`, so it takes the mesh of its context. The judges need that: they run the same
-# function on CPU devices and compile it for chips. `judges.Mesh` holds what they need to know, and
-# `judges.judge_chips` asks four of them. The first, called `protocol`, is new.
+# We pass no `mesh=` to `shard_map`, so it takes the mesh from its context. The judges rely on that, because they run
+# the same function on CPU devices and compile it for chips. `judges.Mesh` describes the mesh and how the arrays are
+# divided, and `judges.judge_chips` asks four judges. The first of them, called `protocol`, is new.
 
 
 # %%
@@ -246,17 +248,17 @@ def time_us(one_device, *args, mesh=RING, **how):
 #
 # > **remote copy**: an asynchronous copy from a chip's own memory into that of another chip.
 # >
-# > **ring**: devices of which each passes data on to the next one, and the last to the first.
+# > **ring**: an order of devices in which each passes data on to the next one, and the last to the first.
 #
-# The smallest kernel that talks to another chip hands x to the next device of a ring.
-# `pltpu.make_async_remote_copy(source, target, send_sem, recv_sem, device_id=...)` describes a remote copy. All devices
-# run the same kernel, so `target` names a ref of this kernel, but the one that the other device has. There are two
-# semaphores, because there are two ends. `send_sem` of the sender counts the bytes that have been read from the source,
-# and `recv_sem` of the *receiver* counts those that have arrived. So a device that calls `copy.wait_recv()` waits for
-# what its left neighbor sends, not for its own copy.
+# The smallest kernel that talks to another chip sends x to the next device of a ring.
+# `pltpu.make_async_remote_copy(source, target, send_sem, recv_sem, device_id=...)` describes a remote copy. All
+# devices run the same kernel, so `target` is a ref of this kernel, but it stands for that buffer on the other device.
+# A remote copy has two ends, and each end has its own semaphore. The sender's `send_sem` counts the bytes that have
+# been read from the source, and the *receiver's* `recv_sem` counts the bytes that have arrived. So a device that
+# calls `copy.wait_recv()` waits for what its left neighbor sends, not for its own copy.
 #
-# Before that, each device has to know that the other has entered the kernel, because until then its buffers may hold
-# something else. A chip may also reach the kernel earlier than another.
+# One chip may reach the kernel earlier than another. Before a device copies, it has to know that the receiver has
+# entered the kernel, because until then the receiver may use the memory of these buffers for something else.
 #
 # > **barrier semaphore**: a semaphore that exists before a kernel begins, and that devices signal to one another when
 # > they have entered it.
@@ -312,16 +314,17 @@ rows = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128)  # 8 for each de
 ask(permuted, rolled, rows)
 
 # %% [markdown]
-# `collective_id` names the barrier semaphore that the kernel uses. Kernels whose devices meet in different patterns must
-# have different numbers.
+# `collective_id` selects the barrier semaphore that the kernel uses. Kernels whose devices signal each other in
+# different patterns must have different ids.
 #
-# The *protocol* judge records what each device does in one simulated run: copies, signals, waits, reads and writes. In
-# what order one device does its own things is the same in every run. What one device does before another follows only
-# from semaphores, and a semaphore is a counter: a wait ends when enough has arrived, whoever sent it. From this the
-# judge works out which events are ordered in *every* run. If nothing orders two accesses to the same place, it refuses.
+# The *protocol* judge records what each device does in one simulated run: copies, signals, waits, reads and writes.
+# The order of the events on one device is the same in every run. Between two devices only semaphores enforce an
+# order, and a semaphore is a counter: a wait ends when enough has arrived, no matter who sent it. From this the judge
+# works out which events are ordered in *every* run. It refuses the kernel if nothing orders two accesses to the same
+# memory.
 #
-# Below are four versions with one line less or more. **Predict** for each whether the values in the simulator are right,
-# and what a chip might do.
+# Each of the four versions below lacks one wait or the barrier, or waits once too often. **Predict** for each whether
+# the values in the simulator are right, and what a chip might do.
 
 
 # %% tags=["predict"]
@@ -348,8 +351,8 @@ for how in ({"sends": 0}, {"receives": 0}, {"receives": 2}, {"enters": False}):
     print()
 
 # %% [markdown]
-# Do the values show it? The next cell runs three of the versions in JAX's simulator, without a judge. The one that
-# waits twice would run forever.
+# Do these mistakes lead to wrong values? The next cell runs three of the versions in JAX's simulator, without a
+# judge. It leaves out the version that waits twice, which would run forever.
 
 
 # %%
@@ -367,9 +370,9 @@ for how in ({"sends": 0}, {"receives": 0}, {"enters": False}):
     )
 
 # %% [markdown]
-# Without a wait for what it sends, or without a barrier, the values are right. Only the judge sees that a device could
-# leave the kernel while its x is still being read, or write to a device that has not begun. A wait too many never ends:
-# it asks for 8,192 bytes, and 4,096 arrive.
+# The values are right even if the kernel does not wait for its own send, or has no barrier. Only the judge sees that
+# a device could leave the kernel while its x is still being read, or write to a device that has not entered it. The
+# second `wait_recv()` never ends, because the two waits together need 8,192 bytes and only 4,096 arrive.
 #
 # **Who makes the barrier?** A kernel without `collective_id` and without a barrier of its own is right, too. **Predict**
 # why, and what happens to the version above that has a `collective_id` but no barrier.
@@ -383,17 +386,18 @@ print("\nonly collective_id=0, to the compiler:")
 print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 
 # %% [markdown]
-# Without `collective_id`, Pallas lets all devices of the program meet before the kernel begins. That is the simplest
-# thing to do, and our model does not count its time. With `collective_id` you promise to do it yourself, and then
-# neighbors alone can meet, which is one hop.
+# Without `collective_id`, the compiler inserts a barrier at which all devices of the program meet before the kernel
+# begins. This is the simplest choice, but our model does not count its time. With `collective_id` you promise a
+# barrier of your own. It may then wait for the neighbors alone, which takes one hop.
 #
 # ## Round a ring
 #
-# An all-gather (lesson 3) needs n - 1 such steps. In step s each device passes on to the right what it received in step
-# s - 1, beginning with its own part. The kernel below follows one that JAX itself ships, `ops.tpu.all_gather`. We have
-# left out the second direction and the names of the steps, and added a parameter. JAX's kernel uses the same receive
-# semaphore in all steps, which is `arrivals=1` here. It is well written, and it has a mistake. **Find it** before you
-# run the cell. Four devices have three steps; how far can device 3 get while device 0 is still in its first wait?
+# An all-gather (lesson 3) needs n - 1 such copies one after another. In step 0 each device sends its own part to the
+# right, and in step s it passes on what it received in step s - 1. The kernel below follows one that JAX itself
+# ships, `ops.tpu.all_gather`. We have left out the second direction and the names of the steps, and added the
+# parameter `arrivals`, the number of receive semaphores. JAX's kernel uses one receive semaphore in all steps, as
+# ours does with `arrivals=1`. The kernel is well written, but it has a mistake. **Find it** before you run the cell:
+# four devices take three steps, so how far can device 3 get while device 0 is still in its first wait?
 
 
 # %% tags=["predict"]
@@ -433,19 +437,19 @@ GATHER = judges.Mesh(in_specs=(P("d"),), out_specs=P())
 ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 
 # %% [markdown]
-# Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next ones. What it sends
-# in step 1 comes from device 2, and that in step 2 from device 1, by way of device 2. So all three copies from device 3
-# to device 0 may be under way at once.
+# Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next rows. The rows it
+# sends in step 1 are those of device 2, and the rows it sends in step 2 are those of device 1, which device 2 passed
+# on. So all three copies from device 3 to device 0 may be under way at once.
 #
-# > **run-ahead**: a device is steps ahead of a neighbor, because what it waits for comes from the other side.
+# > **run-ahead**: a device gets several steps ahead of a neighbor, because it waits only for the neighbor on its
+# > other side.
 #
-# Device 0 meanwhile waits for as many bytes as one part has. Its semaphore counts bytes, and cannot tell whose they
-# are: half of the first part and half of the second are enough. Then device 0 passes on a part that is not all there.
-# When we ran the original kernel in JAX's own simulator, it returned wrong values in one of five runs, and the race
-# detector reported nothing in two of three. The documentation of JAX describes the danger, on its page on distributed
-# kernels.
+# Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
+# they belong to, so half of the first part and half of the second end the wait. Device 0 then passes on a part that
+# has not fully arrived. JAX's own race detector reported such a mistake in only one of three simulated runs ([the
+# table of planted mistakes](../docs/zoo.md)). JAX's documentation of distributed kernels describes the danger.
 #
-# **Predict** how many receive semaphores are enough for four devices: two, used in turn, or one for each step?
+# **Predict** how many receive semaphores are enough for four devices: two that alternate, or one for each step?
 
 # %% tags=["predict"]
 for arrivals in (2, 3):
@@ -458,12 +462,12 @@ for arrivals in (2, 3):
     print(arrivals, "semaphores:", *(f"{v.judge} {v.passed}," for v in verdicts))
 
 # %% [markdown]
-# It takes one for each step, because device 3 can be two steps ahead. (One *send* semaphore is enough, since each
-# device waits for what it has sent before it sends more.) The other way out is to keep device 3 from running ahead:
-# device 0 tells it when it is ready. That is what a kernel needs that receives into few buffers, and we come to it
-# below.
+# The kernel needs one receive semaphore for each step, because device 3 can be two steps ahead. (One *send* semaphore
+# is enough, since each device waits until its copy has been sent before it starts the next one.) Alternatively,
+# device 0 can keep device 3 from running ahead by signaling when it is ready. A kernel that receives into only a few
+# buffers needs such a signal, and one follows below.
 #
-# The picture shows the ring that passes, with the time of each copy on its link, for parts of 4 MiB. **Look for one
+# The picture shows the version that passes, and when each copy occupies its link, for parts of 4 MiB. **Look for one
 # thing:** what does a link do between two steps?
 
 # %%
@@ -472,8 +476,8 @@ AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # the 4 KiB of a device stand for 4 MiB
 viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_4_MIB))
 
 # %% [markdown]
-# How close is that to the bound? A device lacks n - 1 parts, and all of them come through one of its links, each with
-# the time of a hop. **Predict** the time for parts of 4 MiB from 45 GB/s and 1 us.
+# How close is that time to the bound? A device lacks n - 1 parts. They all arrive through one of its links, one after
+# another, and each also takes the time of a hop. **Predict** the time for parts of 4 MiB from 45 GB/s and 1 us.
 
 # %% tags=["predict"]
 part = 4 * 2**20
@@ -487,17 +491,17 @@ print(
 print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 
 # %% [markdown]
-# The kernel adds a hop for its barrier, and the copy of its own part, which is read from HBM and written there again.
-# Sending from x itself in the first step would hide that copy. Between two steps, each link is idle for a hop, because
-# a device passes on what has arrived, and not what is still coming.
+# Beyond the bound, the kernel takes a hop for its barrier and the time to copy its own part within the HBM. It could
+# hide that copy if it sent from x itself in the first step. Between two steps, each link is idle for a hop, because a
+# device passes a part on only when all of it has arrived.
 #
 # ## Both ways
 #
-# A link carries 45 GB/s in each direction, and the ring uses one of them. If half of each part travels the other way, a
-# step takes half of the time. The library's `collectives.all_gather` does that. It also notices that no part must travel
-# further than halfway round: on four devices two steps are enough, if the part of the device opposite comes half this
-# way and half the other. **Predict** its time in multiples of the one-way ring's, for parts of 4 MiB and for parts of 8
-# KiB.
+# A link carries 45 GB/s in each direction, but the ring above uses only one of them. If half of each part travels the
+# other way, a step takes half of the time. The library's `collectives.all_gather` uses both directions. It also sends
+# no part further than halfway round. On four devices two steps are then enough, because the two halves of the
+# opposite device's part arrive from different sides. **Predict** its time in multiples of the one-way ring's, for
+# parts of 4 MiB and for parts of 8 KiB.
 
 # %% tags=["predict"]
 two_ways = functools.partial(collectives.kernel.launch, False, axis_name="d", sizes=None)
@@ -524,23 +528,24 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# From 512 KiB on, both ways take half of the time of one, because the bytes take nearly all of it. A part of 8 KiB takes
-# a fifth of a microsecond on a link, so there the number of hops one after another counts. All that is gained is that
-# there are two steps and not three. In a small all-gather the hops take the time, as lesson 3 said.
+# From 512 KiB on, sending both ways halves the time, because the bytes take nearly all of it. A part of 8 KiB takes
+# only a fifth of a microsecond on a link, so there the hops take most of the time. The gain is then only that two
+# steps follow each other instead of three.
 #
-# Exercise 16.7 asks for a simpler kernel, in which the halves of all parts travel all the way round, one each way.
+# Exercise 16.7 asks for a simpler kernel, in which one half of each part travels all the way round to the right and
+# the other half to the left.
 #
 # ## Where the ring lies
 #
-# "To the right" means to the device with the next index, and nothing says that the chips with these indices are
-# neighbors. Say the four chips of a v5e 2x2 are numbered row by row:
+# "To the right" means to the device with the next index, but the chips with these indices need not be neighbors. Say
+# the four chips of a v5e 2x2 are numbered row by row:
 #
 #     0 — 1
 #     |   |
 #     2 — 3
 #
-# Then no link joins 1 to 2, nor 3 to 0. The argument `ring=` of `schedule_chips` says in which order links join the
-# devices. **Predict** the time of the one-way ring on these chips, for parts of 4 MiB.
+# Then no link joins 1 to 2, nor 3 to 0. The argument `ring=` of `schedule_chips` gives the order in which links join
+# the devices. **Predict** the time of the one-way ring on these chips, for parts of 4 MiB.
 
 # %% tags=["predict"]
 for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
@@ -548,23 +553,23 @@ for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
     print(f"links join {ring}: {us:.1f} us, {us / times['one way'][-1]:.2f} x")
 
 # %% [markdown]
-# In each step two of the four copies take two hops. They share links with the others, so it takes nearly twice as long.
-# The kernel is not wrong, and every judge agrees with it: only the order of the devices in the mesh is bad.
-# `jax.make_mesh` knows how chips are linked: given the devices that libtpu 0.0.48 describes for a v5e 2x2, it orders
-# them as 0, 1, 3, 2. In exercise 16.8 you
-# find a ring through two longer rows.
+# In each step two of the four copies take two hops and share links with the other copies, so the gather takes nearly
+# twice as long. The kernel is right, and only the order of the devices in the mesh is bad. `jax.make_mesh` knows how
+# chips are linked: given the devices that libtpu 0.0.48 describes for a v5e 2x2, it orders them as 0, 1, 3, 2. In
+# exercise 16.8 you find a ring through two longer rows.
 #
 # ## Sums on the way
 #
 # > **reduce-scatter**: an operation between chips: each of n chips has an array of n parts, and at the end chip i has
 # > the sum of all their parts i.
 #
-# It is an all-gather run backwards. A sum sets out from the neighbor of the device that is to have it, passes every
-# device, each of which adds its own part, and arrives after n - 1 steps. What arrives has to be added before it can be
-# passed on. So it does not need a place of its own in the result, and the kernel below receives into two buffers in
-# turn. But then run-ahead does more harm than before: a sender two steps ahead would overwrite a sum that has not been
-# read. So the receiver signals its left neighbor when a buffer is free, and from the third step on the sender waits for
-# that signal. **Before you run the cell:** which of the judges refuses the version without that signal?
+# A reduce-scatter is an all-gather run backwards. Each sum starts at the right neighbor of the device that is to have
+# it and travels to the right. Every device on the way adds its own part, and the sum arrives after n - 1 steps. A
+# device adds a received sum to its own part before it passes it on, so the sum needs no place in the result, and the
+# kernel below receives into two alternating buffers. This makes run-ahead more dangerous: a sender two steps ahead
+# would overwrite a sum that has not been read. So the receiver signals its left neighbor when a buffer is free, and
+# from the third step on the sender waits for that signal. **Before you run the cell:** which of the judges refuses
+# the version without that signal?
 
 
 # %% tags=["predict"]
@@ -626,20 +631,23 @@ print()
 ask(functools.partial(scattered, asks_for_room=False), summed, four, mesh=SCATTER)
 
 # %% [markdown]
-# The last step that needs a buffer must be the last that is signalled. One signal more would be left in the semaphore
-# when the kernel ends, and the next kernel would begin with it. The judge refuses that, too.
+# A device must not signal a free buffer that no later step needs. The extra signal would stay in the semaphore when
+# the kernel ends, and the next kernel could mistake it for its own. The protocol judge refuses that, too ([the table
+# of planted mistakes](../docs/zoo.md)).
 #
-# Add an all-gather, and every device has the whole sum, an all-reduce. Its two halves take the same time on the links,
-# so an all-reduce takes twice as long as either.
+# If an all-gather follows, every device has the whole sum, and the two together are an all-reduce. Both move the same
+# number of bytes over the links, so an all-reduce needs the links for twice as long as either.
 #
 # ## Multiply while it travels
 #
-# > **collective matmul**: a matmul whose operand is spread over several chips, and that computes with the parts it has
-# > while others travel.
+# > **collective matmul**: a matmul that has an operand spread over several chips, and computes with the parts that
+# > have arrived while others travel.
 #
-# Now the four chips of the opening. Each has a part of the rows of x, and its own columns of w. To gather first and
-# multiply afterwards leaves the MXUs idle for as long as the links are busy, and then the links. The kernel below starts
-# to pass a part on *before* it multiplies it. With `overlaps=False` it waits for the copy first.
+# We return to the four chips of the opening, each of which has a part of the rows of x and its own columns of w. If
+# they gather first and multiply afterwards, the MXUs are idle while the links are busy, and the links are idle while
+# the MXUs are busy. The kernel below starts to pass a part on *before* it multiplies it, and waits for the copy
+# afterwards. With `overlaps=False` it waits for the copy first, so copies and matmuls alternate, which takes as long
+# as a gather followed by all matmuls.
 
 
 # %%
@@ -691,10 +699,10 @@ w = jax.random.normal(keys[1], (128, 1024), jnp.bfloat16)  # 256 columns for eac
 ask(multiplied, whole_product, x, w, mesh=MATMUL)
 
 # %% [markdown]
-# These small arrays stand for those of the opening: a part of x has 4 KiB here and 2 MiB there. To the time of the
-# copies, the model can add what the core computes. We tell it that storing one of the four blocks of the result takes
-# the core a quarter of its work at the peak. **Predict** both times, with and without overlap, from the times of one
-# step.
+# These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. The model can also
+# count the time that the core computes. We tell it that storing one of the four blocks of the result takes a quarter
+# of the core's time for its whole share of the matmul, at the peak of the MXUs. **Predict** both times, with and
+# without overlap, if a copy takes 46.6 us and a hop, and one of the matmuls 21.8 us.
 
 
 # %% tags=["predict"]
@@ -741,18 +749,19 @@ viz.plot_picture(
 
 # %% [markdown]
 # The player shows the overlapped version on all four devices. **Look for one thing:** what does a core wait for after
-# its first three matmuls?
+# each of its first three matmuls?
 
 # %%
 viz.ring_player(schedules["overlapped"])
 
 # %% [markdown]
-# Overlapped, three of four matmuls cost no time, because each is shorter than a copy. The last one must wait for the
-# last part. So the links bind, and now their second direction is worth having.
+# The core waits for the next part. With overlap, three of the four matmuls add no time, because each is shorter than
+# the copy beside it. The last matmul can start only when the last part has arrived. So the links are the bottleneck,
+# and using their second direction would pay off.
 #
 # ## When XLA's own collective is enough
 #
-# What would XLA do with `lax.all_gather` and a matmul? The next cell compiles that for the same chips.
+# What does XLA make of `lax.all_gather` and a matmul? The next cell compiles them for the same chips.
 
 
 # %%
@@ -772,19 +781,20 @@ for line in main.splitlines():
         print(line.strip().split(", kind")[0].split(", channel")[0])
 
 # %% [markdown]
-# XLA has a single all-gather here, and the fusion that multiplies takes its whole result, so nothing overlaps. We cannot
-# predict how long its all-gather takes, because the program names an algorithm, and not the copies it consists of. But
-# no algorithm can beat the bound, and for a gather *alone* there is little to win. For parts of 4 MiB on four devices,
-# the library's kernel needs 142.8 us, and two links cannot bring the bytes in less than 139.8 us ([the table of
-# results](../docs/results.md)).
+# XLA emits a single all-gather here, and the fusion that multiplies takes its whole result, so nothing overlaps. We
+# cannot predict how long this all-gather takes, because the compiled program names an algorithm, but not its copies.
+# Still, no algorithm can beat the bound of the links, so for a gather *alone* there is little for a kernel to win.
+# For parts of 4 MiB on four devices, the library's kernel needs 142.8 us, and two links cannot bring the bytes in
+# less than 139.8 us ([the table of results](../docs/results.md)).
 #
-# So use `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a kernel, or
-# take `kernels.collectives`, if a matmul can fill the time of the copies, if hops take the time and you can send with
-# fewer of them, or if data need to go where no collective brings them.
+# So use `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a kernel,
+# or take one from `kernels.collectives`, in three cases: if a matmul can hide the time of the copies, if hops
+# dominate and you can do with fewer of them, or if no collective brings the data where you need them.
 #
 # ## The guess
 #
-# On one chip, the matmul of the opening takes 349 us at the peak. Four chips take:
+# On one chip, the matmul of the opening takes 349 us at the peak. The next cell compares the four chips with it. Its
+# last line is a bound, the longer of the copies both ways and the matmuls.
 
 # %%
 # One and a half parts pass each link: of the device opposite, half comes each way.
@@ -797,33 +807,33 @@ for name, us in (
     print(f"{name:22} {us:6.1f} us, {alone_us / us:.1f} x as fast as one chip")
 
 # %% [markdown]
-# If they gather first, four chips are only one and a half times as fast as one, and with the overlap twice as fast. If
-# both directions of the links are used, bytes take less time than the matmuls, so four chips can come close to four
-# times the speed of one. How close your kernel comes is the score of exercise 16.10.
+# If they gather first, four chips are only one and a half times as fast as one, and with the overlap they are twice
+# as fast. If a kernel uses both directions of the links, the copies take less time than the matmuls, so four chips
+# can come close to four times the speed of one. Your score in exercise 16.10 is how close your kernel comes.
 #
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel adds up over axis 1 of its grid, in scratch. Which of its two axes may be parallel, and
-# what does a memory-bound kernel gain from it?</summary> Axis 0, if each of its steps has its own output block. A
-# memory-bound kernel gains no time, since both cores share the HBM.</details>
+# <details><summary>1. A kernel accumulates in scratch over axis 1 of its grid. Which of its two axes may be parallel,
+# and how much time does that save if the kernel is memory-bound?</summary> Axis 0 may be parallel if each of its
+# steps has its own output block. A memory-bound kernel saves no time, since both cores share the HBM.</details>
 #
 # <details><summary>2. Your kernel calls copy.wait_recv(). What has then happened to the copy that this device
-# started?</summary> Nothing is known about it. wait_recv() waits for what another device sends here; wait_send() waits
-# for your own copy to have read its source.</details>
+# started?</summary> You know nothing about it. wait_recv() waits for what another device sends here, while
+# wait_send() waits until your own copy has read its source.</details>
 #
-# <details><summary>3. Why may a kernel with a wrong barrier return right values in every run you try?</summary> All
+# <details><summary>3. Why can a kernel with a wrong barrier return right values in every run you try?</summary> All
 # devices usually enter at nearly the same time, and in the simulator their buffers exist early enough. The barrier
 # matters when one of them is late.</details>
 #
-# <details><summary>4. Parts of 4 KiB on a ring of eight. Do both directions halve the time of an
-# all-gather?</summary> Not because of the bytes: a part takes 0.1 us on a link, and a hop takes 1 us. But if parts come
-# from both sides, the farthest is four hops away and not seven.</details>
+# <details><summary>4. A ring of eight gathers parts of 4 KiB. Does using both directions halve the time?</summary>
+# Not quite, and the bytes hardly matter: a part takes 0.1 us on a link, and a hop takes 1 us. If parts come from both
+# sides, the farthest device is four hops away instead of seven.</details>
 #
-# <details><summary>5. A part takes a link 50 us, and its matmul 80 us. Four chips, one way, overlapped. How long,
-# without hops?</summary> 320 us: each part has arrived before the matmul of the one before it is done, so the core is
-# busy all the time.</details>
+# <details><summary>5. A part takes 50 us on a link, and its matmul takes 80 us. How long do four chips take with
+# overlap and one direction, if you ignore the hops?</summary> They take 320 us. Each part arrives before the matmul
+# of the previous part is done, so the core is always busy.</details>
 
 # %% [markdown]
 # ## Now you
@@ -836,17 +846,17 @@ for name, us in (
 #
 # ### A layer on eight devices, cut in two ways
 #
-# Two ways to divide a model need these collectives. Take an MLP with weights w1 and w2.
+# The two most common ways to divide a model need these collectives. Take an MLP with weights w1 and w2 as an example.
 #
 # > **FSDP**: each device has a part of every weight, and gathers a layer's weights just before it uses them.
 # >
 # > **tensor parallelism**: each device keeps a part of the weights' columns or rows, and computes that part of the layer
 # > for all tokens.
 #
-# With FSDP each device has its own tokens, and gathers weights. With tensor parallelism it gathers tokens, computes its
-# columns of the hidden layer, and each result is a sum over devices: a collective matmul, and then a matmul with a
-# reduce-scatter. The library has both as ops with gradients. On CPU devices they run XLA's collectives, so the next cell
-# shows that the values and the gradients are right, and not their speed.
+# With FSDP each device has its own tokens and gathers the weights. With tensor parallelism it gathers the tokens and
+# computes its columns of the hidden layer, which is a collective matmul. Each result is then a sum over devices,
+# which a matmul with a reduce-scatter computes. The library has both as ops with gradients. On CPU devices they run
+# XLA's collectives, so the next cell shows that values and gradients are right, but not how fast the kernels are.
 
 
 # %%
@@ -886,7 +896,7 @@ with jax.set_mesh(jax.make_mesh((8,), ("d",))):
 # %% [markdown]
 # ### Which core am I?
 #
-# `dimension_semantics` leaves it to the compiler which core gets which steps. With `pl.kernel` over a
+# With `dimension_semantics`, the compiler decides which core gets which steps. With `pl.kernel` over a
 # `pltpu.TensorCoreMesh`, you write what *one core* does, as `shard_map` does for devices: `lax.axis_index("core")` is
 # the core's index. Here each core doubles its part of x.
 
@@ -915,8 +925,8 @@ for cores in (1, 2):
 # %% [markdown]
 # ### Sixteen chips
 #
-# Does a kernel that is right on four devices work on sixteen? The simulator would take long, but the compiler does not
-# run anything. A v5e 4x4 has sixteen chips.
+# Does a kernel that is right on four devices also compile for sixteen? The simulator would take long, but the
+# compiler only compiles the kernel. A v5e 4x4 has sixteen chips.
 
 # %%
 for topology, devices in (("v5e:2x2", 4), ("v5e:2x4", 8), ("v5e:4x4", 16)):

@@ -5,9 +5,9 @@
 # here needs a TPU: the protocol judge follows what each device does in a simulated run, and says what can go wrong in
 # any run. Times between chips are *predicted (model)*.
 #
-# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 88 minutes. Short of time? Do 16.3 and
-# 16.5. Want more? 16.9 and 16.10, 115 minutes, are a reduce-scatter from an empty cell, and the fastest collective
-# matmul.
+# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 88 minutes. Short of time? Do 16.3
+# and 16.5. Want more? In 16.9 and 16.10, 115 minutes in all, you write a reduce-scatter from an empty cell and tune a
+# collective matmul.
 
 # %%
 # FIRST CELL
@@ -40,17 +40,17 @@ def enter_together():
 
 
 # %% [markdown]
-# In 16.2 to 16.10 a function describes what one device of a ring of four does with its own parts of the arrays. The
-# check calls it in a `jax.shard_map` over the mesh axis `"d"`.
+# In 16.2 to 16.7, 16.9 and 16.10, a function describes what one device of a ring of four does with its own parts of
+# the arrays. The check calls it in a `jax.shard_map` over the mesh axis `"d"`.
 #
 # ## 16.1 Which axes may two cores share?
 #
 # *Difficulty 2 of 5. 10 minutes, 5 answers.*
 #
-# The grid of each of these kernels has two axes, i and j, and a comment says which blocks step (i, j) has. All blocks
-# have the same shape. `first_ref` holds one block and `above_ref` one block for each j; both are scratch. Which axes
-# may be marked `"parallel"` so that the kernel remains right on two cores? Answer each with `"neither"`, `"only
-# i"`, `"only j"` or `"i and j"`.
+# The grid of each of these kernels has two axes, i and j, and a comment says which blocks step (i, j) reads and
+# writes. All blocks have the same shape. The scratch `first_ref` holds one block, and the scratch `above_ref` holds
+# one block for each j. Which axes may be marked `"parallel"` if the kernel must remain right on two cores? Answer for
+# each kernel with `"neither"`, `"only i"`, `"only j"` or `"i and j"`.
 
 
 # %% given="16.1"
@@ -122,8 +122,8 @@ checks.check("16.1", shared)
 #
 # *Difficulty 2 of 5. 12 minutes, 9 lines.*
 #
-# Devices 0 and 1 swap their x, and so do devices 2 and 3. Write the kernel; the call is given. Each device only ever
-# deals with its partner, so the barrier need not wait for anybody else, and `enter_together` is not what you want.
+# Devices 0 and 1 swap their x, and so do devices 2 and 3. Write the kernel; the call is given. Each device exchanges
+# data only with its partner, so its barrier should wait for the partner alone, which `enter_together` does not do.
 
 
 # %% answer="16.2"
@@ -168,7 +168,7 @@ checks.check("16.2", swapped)
 #
 # Write `gathered(x)`, with the kernel in it. x has shape [M, K], and the result has shape [n * M, K]: the rows of
 # device 0 first, then those of device 1, and so on, on all n devices. Pass rows on to the *left*. `pl.ds(start, M)`
-# selects M rows of a ref, and `lax.axis_size("d")` is n, a plain number.
+# selects M rows of a ref, and `lax.axis_size("d")` returns n as a Python integer.
 
 
 # %% answer="16.3"
@@ -213,9 +213,9 @@ checks.check("16.3", gathered)
 #
 # *Difficulty 2 of 5. 6 minutes, 1 line.*
 #
-# `halves_kernel_broken` sends the upper half of x to the right and the lower half to the left. So the upper half of its
-# result comes from the left neighbor, and the lower half from the right one. Its values are right in every simulated
-# run, but one line is wrong. Write the kernel once more, with this line repaired.
+# `halves_kernel_broken` sends the upper half of x to the right and the lower half to the left. So the upper half of a
+# device's result comes from its left neighbor, and the lower half from its right neighbor. The values are right in
+# every simulated run, but one line is wrong. Write the kernel again with this line repaired.
 
 
 # %% given="16.4"
@@ -294,9 +294,9 @@ checks.check("16.4", halves)
 #
 # *Difficulty 2 of 5. 8 minutes, 1 line. Fast track.*
 #
-# `add_left_kernel_broken` adds the left neighbor's x to its own. It starts four copies, of a quarter of the rows each,
-# and adds each quarter when it has arrived. One line is wrong. Write the kernel once more, with this line repaired. (It
-# has one send semaphore for all four copies. Is that wrong, too?)
+# `add_left_kernel_broken` adds the left neighbor's x to its own. It starts four copies of a quarter of the rows each,
+# and adds each quarter when it has arrived. One line is wrong, so write the kernel again with this line repaired.
+# (All four copies share one send semaphore. Is that wrong, too?)
 
 
 # %% given="16.5"
@@ -370,8 +370,8 @@ checks.check("16.5", add_left)
 # *Difficulty 3 of 5. 8 minutes, 1 line.*
 #
 # `spread_kernel_broken` returns x / 2, plus a quarter of the left neighbor's x and an eighth of the right one's. It
-# scales x in a buffer, from where it sends it. The values are right in the simulator, and yet a chip may return others,
-# and crash later. Write the kernel once more, with one line changed. The scratch stays as it is.
+# scales x in a buffer and sends it from there. The values are right in the simulator, but a chip may return wrong
+# ones and crash later. Write the kernel again with one line changed, and leave the scratch as it is.
 
 
 # %% given="16.6"
@@ -443,9 +443,9 @@ checks.check("16.6", spread)
 #
 # *Difficulty 3 of 5. 18 minutes, 30 lines.*
 #
-# Write `gathered_both_ways(x)`, an all-gather like that of 16.3 that keeps the links of both directions busy. For
-# shards of 4 MiB it may take 0.55 times as long as a ring that passes everything one way, *predicted (model)*, and M is
-# even. The check counts the time on small arrays whose copies are taken for 1,024 times as many bytes.
+# Write `gathered_both_ways(x)`, an all-gather like that of 16.3 that keeps both directions of the links busy. M is
+# even. For parts of 4 MiB it may take at most 0.55 times as long as a ring that passes everything one way, *predicted
+# (model)*. The check uses small arrays and counts their copies as 1,024 times as many bytes.
 
 
 # %% answer="16.7"
@@ -497,10 +497,10 @@ checks.check("16.7", gathered_both_ways)
 #
 # *Difficulty 2 of 5. 6 minutes, 3 lines.*
 #
-# Chips stand in two rows of `columns` chips each, and are numbered row by row, from 0. Each is linked to its neighbors
-# in the same row and in the same column; the rows are not closed. A ring begins with chip 0, goes along the first row,
-# and from there over links only, through all other chips and back. `at(place, columns)` returns the number of the chip
-# at each place of the ring: chip 0 has place 0.
+# Chips stand in two rows of `columns` chips each, and are numbered row by row, from 0. Each is linked to its
+# neighbors in the same row and in the same column, but no link joins the two ends of a row. A ring begins with chip 0
+# and goes along the first row. From there it follows links through all other chips and back to chip 0.
+# `at(place, columns)` returns the number of the chip at each place of the ring: chip 0 has place 0.
 
 
 # %% answer="16.8"
@@ -522,11 +522,12 @@ checks.check("16.8", at)
 #
 # *Difficulty 5 of 5. 60 minutes, 45 lines. Further.*
 #
-# From an empty cell: `scattered(x)` receives x, float32[n * M, K], which is different on each device, and returns
-# float32[M, K], the sum over all devices of their rows `pl.ds(me * M, M)`. M is a multiple of 16. Half of each device's
-# rows travel to the right, and half to the left. For sums of 4 MiB per device it may take 0.6 times as long as the
-# lesson's kernel, *predicted (model)*. All refs are in VMEM, and there is room for two buffers per way to receive in, so
-# a sender has to be sure that the one it sends to is free. n is 4, but let your code work for any n from 3 on.
+# Write `scattered(x)` from an empty cell. It receives x, float32[n * M, K], which is different on each device, and
+# returns float32[M, K], the sum over all devices of their rows `pl.ds(me * M, M)`. M is a multiple of 16. Half of
+# each device's rows travel to the right, and half to the left. For sums of 4 MiB per device it may take at most 0.6
+# times as long as the lesson's kernel, *predicted (model)*. All refs are in VMEM, which has room for two receive
+# buffers per direction, so a sender has to be sure that the buffer it sends to is free. The check uses n = 4, but
+# your code should work for any n from 3 on.
 
 # %% answer="16.9"
 scattered = None
@@ -602,12 +603,13 @@ checks.check("16.9", scattered)
 #
 # *Difficulty 5 of 5. 55 minutes, 40 lines. Further.*
 #
-# `all_gather_matmul(x, w)` computes the rows of all devices' x times this device's w, in as few nanoseconds,
-# *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128, 256], and the
-# result is float32[64, 256]. Copies between devices take the time of 256 times as many bytes, 1 MiB for all of x.
-# Whatever the core stores takes the time of a matmul: 10,900 ns for each 16 x 256 elements, whether they are results or
-# not, so let copies move what needs no arithmetic. That is the time of 256 rows of 2,048 elements times a 2,048 x 2,048
-# matrix, at the peak of a v5e. Par is 55,000 ns. The kernel below is right, but it first gathers and then multiplies.
+# `all_gather_matmul(x, w)` computes the rows of all devices' x times this device's w. Make it take as few
+# nanoseconds, *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128,
+# 256], and the result is float32[64, 256]. The model counts copies between devices as 256 times as many bytes, so one
+# device's x counts as 1 MiB. It counts everything that the core stores as the result of a matmul, at 10,900 ns for
+# each 16 x 256 elements. That is the time of 256 rows of 2,048 elements times a 2,048 x 2,048 matrix, at the peak of
+# a v5e. So use copies, not stores, to move data that need no arithmetic. Par is 55,000 ns. The kernel below is right,
+# but it first gathers and then multiplies.
 
 
 # %% given="16.10"
