@@ -13,7 +13,7 @@
 # core, and for a v5p. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now,
 # which means that their steps run in order.
 #
-# No number in this lesson was measured on a chip. Cycles are *predicted (compiler)*, and times between chips are
+# No chip has run the kernels of this lesson. Cycles are *predicted (compiler)*, and times between chips are
 # *predicted (model)*, because the compiler's simulator does not count copies to other chips.
 
 # %%
@@ -102,8 +102,8 @@ for chip in ("v5e", "v5p"):
     compiled(add, table, table, marks=("arbitrary",), chip=chip)
 
 # %% [markdown]
-# **Guess** what changes if axis 0 is marked "parallel" instead. How many cycles and how many microseconds will each
-# of the two kernels take on a v5e and on a v5p?
+# **Guess** what changes if axis 0 is marked "parallel" instead. How many cycles and microseconds will each kernel
+# take on a v5e and on a v5p?
 
 # %% tags=["predict"]
 for chip in ("v5e", "v5p"):
@@ -111,15 +111,15 @@ for chip in ("v5e", "v5p"):
     compiled(add, table, table, marks=("parallel",), chip=chip)
 
 # %% [markdown]
-# On a v5p, marking axis 0 "parallel" halves the cycles of the matmul. It also nearly halves the cycles of the
-# addition, but not its time, because the addition is bound by the HBM, which both cores share. On a v5e, which has
-# one core, the mark changes nothing.
+# On a v5p, marking axis 0 "parallel" halves the cycles of the matmul. It nearly halves the addition's cycles as well,
+# but not its time, because the addition is bound by the HBM, which both cores share. On a v5e, which has one core,
+# the mark changes nothing.
 #
 # Now take four v5e chips. Each holds a quarter of the rows of x and a quarter of the columns of w, and computes its
 # own columns of the result. x has 2,048 rows of 2,048 elements, and w has 8,192 columns, all in bfloat16. The next
 # cell computes that one chip needs 349 us at the peak of its MXUs. Each of the four does a quarter of the work, but
 # it needs all rows of x, and three quarters of them are on the other chips. **Write down a second guess:** how long
-# do the four chips take? The end of the lesson returns to it.
+# do the four chips take? The answer comes at the end of the lesson.
 
 # %%
 v5e = chips.chip("v5e")
@@ -141,10 +141,9 @@ print(f"what a chip lacks of x:        {3 * 512 * 2048 * 2 / 2**20:.0f} MiB")
 # > **`dimension_semantics`**: one mark for each axis of a grid. "parallel" promises that its steps do not depend on
 # > each other, so cores may share them; "arbitrary" makes no promise.
 #
-# The compiler splits a parallel axis into one part for each core. Each core has its own VMEM and cannot see what
-# another core keeps there, so steps that share an output block or scratch must stay on one core. The compiler does
-# not check this. **Predict** what the compiler and the races judge say if axis 2, the reduction, is marked
-# "parallel".
+# The compiler splits a parallel axis into one part for each core. Each core has a VMEM of its own, so steps that
+# share an output block or scratch must stay on one core. The compiler does not check this. **Predict** what the
+# compiler and the races judge say if axis 2, the reduction, is marked "parallel".
 
 # %% tags=["predict"]
 REDUCTION_SHARED = ("arbitrary", "arbitrary", "parallel")
@@ -156,10 +155,10 @@ for marks in (ROWS_SHARED, REDUCTION_SHARED):
 
 # %% [markdown]
 # The kernel compiles, and its cycles look just as good. On a chip, however, each core would add up half of the sum in
-# its own accumulator, and both would write their half to the same block of the result.
+# its own accumulator, and both would write to the same block of the result.
 #
 # What if the steps cannot be divided evenly? **Predict** how the cycles on a v5p grow from one row of blocks to two
-# and three. In the last line of the table axis 1, which has four steps, is marked "parallel" as well.
+# and three. In the last line of the table, axis 1, which has four steps, is marked "parallel" as well.
 
 # %% tags=["predict"]
 BOTH_SHARED = ("parallel", "parallel", "arbitrary")
@@ -178,12 +177,11 @@ for name, marks in (
 # If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, one core gets two
 # of them while the other waits. If both axes may be shared, the compiler splits the one whose steps it can divide
 # evenly. So mark every axis that may be parallel, and choose block sizes that give one of these axes an even number
-# of steps. On a chip with one core the marks cost nothing. Exercise 16.1 asks for the marks of five kernels.
+# of steps. Exercise 16.1 asks for the marks of five kernels.
 #
 # ## Links between chips
 #
-# The two cores of a v5p share one HBM. Each chip has its own, so data can get from one chip to another only through a
-# link.
+# The two cores of a v5p share one HBM, but every chip has its own. Data reach another chip only through a link.
 
 
 # %%
@@ -203,9 +201,9 @@ print(f"HBM of a v5e: {v5e.hbm_bandwidth / 1e9:.0f} GB/s")
 # > **`jax.shard_map`**: runs a function once on each device of a mesh, with that device's parts of the arrays.
 #
 # Inside a `shard_map`, `lax.axis_size("d")` is the number of devices along the axis called "d", and
-# `lax.axis_index("d")` the index of the device that runs the code. `P("d")` says that an array's first axis is
-# divided among the devices, and `P()` that each has all of it. The next cell has no kernel yet. It runs on four of
-# the eight CPU devices that the first cell set up. The simulator will use the same devices to run kernels for several
+# `lax.axis_index("d")` is the index of the device that runs the code. `P("d")` says that an array's first axis is
+# divided among the devices, and `P()` says that each device has all of it. The next cell has no kernel yet. It runs
+# on four of the eight CPU devices that the first cell set up, where the simulator will also run kernels for several
 # chips.
 
 
@@ -231,14 +229,14 @@ RING = judges.Mesh(in_specs=(P("d"),), out_specs=P("d"))  # four devices, of a v
 
 
 def ask(one_device, reference, *args, mesh=RING):
-    """Print the verdicts on a function that says what one device of a mesh does."""
+    """Print the verdicts on a function that describes what one device of a mesh does."""
     where = {"mesh": mesh.shape, "in_specs": mesh.in_specs, "topology": mesh.topology}
     for verdict in judges.judge_chips(mesh.sharded(one_device), reference, *args, **where):
         print(verdict)
 
 
 def time_us(one_device, *args, mesh=RING, **how):
-    """Return the time of its copies in us, predicted (model)."""
+    """Return how long the copies of a function take, in us, predicted (model)."""
     whole = mesh.sharded(one_device)
     return judges.schedule_chips(whole, *args, mesh=mesh.shape, **how).seconds * 1e6
 
@@ -320,8 +318,8 @@ ask(permuted, rolled, rows)
 # The *protocol* judge records what each device does in one simulated run: copies, signals, waits, reads and writes.
 # The order of the events on one device is the same in every run. Between two devices only semaphores enforce an
 # order, and a semaphore is a counter: a wait ends when enough has arrived, no matter who sent it. From this the judge
-# works out which events are ordered in *every* run. It refuses the kernel if nothing orders two accesses to the same
-# memory.
+# works out which events are ordered in *every* run. If nothing orders two accesses to the same memory, it refuses the
+# kernel.
 #
 # Each of the four versions below lacks one wait or the barrier, or waits once too often. **Predict** for each whether
 # the values in the simulator are right, and what a chip might do.
@@ -352,7 +350,7 @@ for how in ({"sends": 0}, {"receives": 0}, {"receives": 2}, {"enters": False}):
 
 # %% [markdown]
 # Do these mistakes lead to wrong values? The next cell runs three of the versions in JAX's simulator, without a
-# judge. It leaves out the version that waits twice, which would run forever.
+# judge. The version that waits twice would run forever.
 
 
 # %%
@@ -374,8 +372,8 @@ for how in ({"sends": 0}, {"receives": 0}, {"enters": False}):
 # a device could leave the kernel while its x is still being read, or write to a device that has not entered it. The
 # second `wait_recv()` never ends, because the two waits together need 8,192 bytes and only 4,096 arrive.
 #
-# **Who makes the barrier?** A kernel without `collective_id` and without a barrier of its own is right, too. **Predict**
-# why, and what happens to the version above that has a `collective_id` but no barrier.
+# **Who makes the barrier?** A kernel with neither a `collective_id` nor a barrier of its own is right, too.
+# **Predict** why, and what the compiler says to the version above, which has a `collective_id` but no barrier.
 
 # %% tags=["predict"]
 no_barrier = version(enters=False)
@@ -388,7 +386,7 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 # %% [markdown]
 # Without `collective_id`, the compiler inserts a barrier at which all devices of the program meet before the kernel
 # begins. This is the simplest choice, but our model does not count its time. With `collective_id` you promise a
-# barrier of your own. It may then wait for the neighbors alone, which takes one hop.
+# barrier of your own, which may wait for the neighbors alone and then takes one hop.
 #
 # ## Round a ring
 #
@@ -437,17 +435,17 @@ GATHER = judges.Mesh(in_specs=(P("d"),), out_specs=P())
 ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 
 # %% [markdown]
-# Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next rows. The rows it
-# sends in step 1 are those of device 2, and the rows it sends in step 2 are those of device 1, which device 2 passed
-# on. So all three copies from device 3 to device 0 may be under way at once.
+# Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next rows. These are
+# the rows of device 2 in step 1, and in step 2 those of device 1, which device 2 passed on. So all three copies from
+# device 3 to device 0 may be under way at once.
 #
 # > **run-ahead**: a device gets several steps ahead of a neighbor, because it waits only for the neighbor on its
 # > other side.
 #
 # Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
 # they belong to, so half of the first part and half of the second end the wait. Device 0 then passes on a part that
-# has not fully arrived. JAX's own race detector reported such a mistake in only one of three simulated runs ([the
-# table of planted mistakes](../docs/zoo.md)). JAX's documentation of distributed kernels describes the danger.
+# has not fully arrived. JAX's documentation of distributed kernels describes the danger, but JAX's race detector
+# reported this mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)).
 #
 # **Predict** how many receive semaphores are enough for four devices: two that alternate, or one for each step?
 
@@ -465,14 +463,14 @@ for arrivals in (2, 3):
 # The kernel needs one receive semaphore for each step, because device 3 can be two steps ahead. (One *send* semaphore
 # is enough, since each device waits until its copy has been sent before it starts the next one.) Alternatively,
 # device 0 can keep device 3 from running ahead by signaling when it is ready. A kernel that receives into only a few
-# buffers needs such a signal, and one follows below.
+# buffers needs such a signal, and you will see one below.
 #
 # The picture shows the version that passes, and when each copy occupies its link, for parts of 4 MiB. **Look for one
 # thing:** what does a link do between two steps?
 
 # %%
 one_way = functools.partial(gathered, arrivals=3)
-AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # the 4 KiB of a device stand for 4 MiB
+AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # count the 4 KiB of a device as 4 MiB
 viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_4_MIB))
 
 # %% [markdown]
@@ -499,9 +497,9 @@ print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 #
 # A link carries 45 GB/s in each direction, but the ring above uses only one of them. If half of each part travels the
 # other way, a step takes half of the time. The library's `collectives.all_gather` uses both directions. It also sends
-# no part further than halfway round. On four devices two steps are then enough, because the two halves of the
-# opposite device's part arrive from different sides. **Predict** its time in multiples of the one-way ring's, for
-# parts of 4 MiB and for parts of 8 KiB.
+# no part further than halfway round, so two steps are enough on four devices: half of the opposite device's part
+# arrives from each side. **Predict** its time in multiples of the one-way ring's, for parts of 4 MiB and for parts of
+# 8 KiB.
 
 # %% tags=["predict"]
 two_ways = functools.partial(collectives.kernel.launch, False, axis_name="d", sizes=None)
@@ -532,8 +530,8 @@ viz.plot_picture(
 # only a fifth of a microsecond on a link, so there the hops take most of the time. The gain is then only that two
 # steps follow each other instead of three.
 #
-# Exercise 16.7 asks for a simpler kernel, in which one half of each part travels all the way round to the right and
-# the other half to the left.
+# Exercise 16.7 asks for a simpler kernel, which sends the two halves of each part all the way round in opposite
+# directions.
 #
 # ## Where the ring lies
 #
@@ -565,11 +563,12 @@ for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
 #
 # A reduce-scatter is an all-gather run backwards. Each sum starts at the right neighbor of the device that is to have
 # it and travels to the right. Every device on the way adds its own part, and the sum arrives after n - 1 steps. A
-# device adds a received sum to its own part before it passes it on, so the sum needs no place in the result, and the
-# kernel below receives into two alternating buffers. This makes run-ahead more dangerous: a sender two steps ahead
-# would overwrite a sum that has not been read. So the receiver signals its left neighbor when a buffer is free, and
-# from the third step on the sender waits for that signal. **Before you run the cell:** which of the judges refuses
-# the version without that signal?
+# device adds its part to a received sum at once, so the sum needs no place in the result, and the kernel below
+# receives into two alternating buffers.
+#
+# Two buffers make run-ahead more dangerous: a sender two steps ahead would overwrite a sum that has not been read. So
+# the receiver signals its left neighbor when a buffer is free, and from the third step on the sender waits for that
+# signal. **Before you run the cell:** which of the judges refuses the version without that signal?
 
 
 # %% tags=["predict"]
@@ -620,7 +619,7 @@ def scattered(x, asks_for_room=True):
     )(x)
 
 
-def summed(x):  # x has the 128 columns of each device side by side
+def summed(x):  # the 128 columns of each device stand side by side in x
     return x.reshape(x.shape[0], 4, -1).sum(axis=1)
 
 
@@ -631,9 +630,9 @@ print()
 ask(functools.partial(scattered, asks_for_room=False), summed, four, mesh=SCATTER)
 
 # %% [markdown]
-# A device must not signal a free buffer that no later step needs. The extra signal would stay in the semaphore when
-# the kernel ends, and the next kernel could mistake it for its own. The protocol judge refuses that, too ([the table
-# of planted mistakes](../docs/zoo.md)).
+# A device must not signal that a buffer is free if no later step needs it. The extra signal would stay in the
+# semaphore when the kernel ends, and the next kernel could mistake it for its own. The protocol judge refuses that
+# mistake, too, as the bug zoo shows.
 #
 # If an all-gather follows, every device has the whole sum, and the two together are an all-reduce. Both move the same
 # number of bytes over the links, so an all-reduce needs the links for twice as long as either.
@@ -644,10 +643,9 @@ ask(functools.partial(scattered, asks_for_room=False), summed, four, mesh=SCATTE
 # > have arrived while others travel.
 #
 # We return to the four chips of the opening, each of which has a part of the rows of x and its own columns of w. If
-# they gather first and multiply afterwards, the MXUs are idle while the links are busy, and the links are idle while
-# the MXUs are busy. The kernel below starts to pass a part on *before* it multiplies it, and waits for the copy
-# afterwards. With `overlaps=False` it waits for the copy first, so copies and matmuls alternate, which takes as long
-# as a gather followed by all matmuls.
+# they gather first and multiply afterwards, either the MXUs or the links are always idle. The kernel below starts to
+# pass a part on *before* it multiplies it. With `overlaps=False` it waits for the copy first, so copies and matmuls
+# alternate, which takes as long as a gather followed by all matmuls.
 
 
 # %%
@@ -700,14 +698,14 @@ ask(multiplied, whole_product, x, w, mesh=MATMUL)
 
 # %% [markdown]
 # These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. The model can also
-# count the time that the core computes. We tell it that storing one of the four blocks of the result takes a quarter
-# of the core's time for its whole share of the matmul, at the peak of the MXUs. **Predict** both times, with and
-# without overlap, if a copy takes 46.6 us and a hop, and one of the matmuls 21.8 us.
+# count the time that the core computes. We tell it to count each of the four matmuls, at the peak of the MXUs, when
+# the core stores its result. **Predict** both times, with and without overlap, if a copy takes 46.6 us plus a hop of
+# 1 us, and a matmul takes 21.8 us.
 
 
 # %% tags=["predict"]
 def work(event):
-    """Return the seconds of the matmul whose results the core stores at an event."""
+    """Return the seconds of the matmul whose result the core stores at an event."""
     if event.buffer.space != "vmem" or not event.part:
         return 0.0
     block = event.part[1:]  # [device, rows, columns]
@@ -757,7 +755,7 @@ viz.ring_player(schedules["overlapped"])
 # %% [markdown]
 # The core waits for the next part. With overlap, three of the four matmuls add no time, because each is shorter than
 # the copy beside it. The last matmul can start only when the last part has arrived. So the links are the bottleneck,
-# and using their second direction would pay off.
+# and their second direction would help.
 #
 # ## When XLA's own collective is enough
 #
@@ -783,12 +781,12 @@ for line in main.splitlines():
 # %% [markdown]
 # XLA emits a single all-gather here, and the fusion that multiplies takes its whole result, so nothing overlaps. We
 # cannot predict how long this all-gather takes, because the compiled program names an algorithm, but not its copies.
-# Still, no algorithm can beat the bound of the links, so for a gather *alone* there is little for a kernel to win.
-# For parts of 4 MiB on four devices, the library's kernel needs 142.8 us, and two links cannot bring the bytes in
-# less than 139.8 us ([the table of results](../docs/results.md)).
+# We only know that no algorithm can beat the bound. For parts of 4 MiB on four devices, two links cannot bring the
+# bytes in less than 139.8 us, and the library's kernel needs 142.8 us ([the table of results](../docs/results.md)).
+# If XLA comes as close, a kernel for a gather *alone* gains nothing.
 #
-# So use `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a kernel,
-# or take one from `kernels.collectives`, in three cases: if a matmul can hide the time of the copies, if hops
+# So begin with `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a
+# kernel, or take one from `kernels.collectives`, in three cases: if a matmul can hide the time of the copies, if hops
 # dominate and you can do with fewer of them, or if no collective brings the data where you need them.
 #
 # ## The guess
@@ -797,7 +795,7 @@ for line in main.splitlines():
 # last line is a bound, the longer of the copies both ways and the matmuls.
 
 # %%
-# One and a half parts pass each link: of the device opposite, half comes each way.
+# Each link carries one and a half parts: a neighbor's, and half of the opposite device's.
 both_ways_us = 3 / 2 * copy_us + 2 * hop_us
 for name, us in (
     ("gather, then multiply", schedules["one after the other"].seconds * 1e6),
@@ -809,7 +807,7 @@ for name, us in (
 # %% [markdown]
 # If they gather first, four chips are only one and a half times as fast as one, and with the overlap they are twice
 # as fast. If a kernel uses both directions of the links, the copies take less time than the matmuls, so four chips
-# can come close to four times the speed of one. Your score in exercise 16.10 is how close your kernel comes.
+# can come close to four times the speed of one. Exercise 16.10 scores how close your kernel comes.
 #
 # ## Five questions
 #
@@ -846,7 +844,7 @@ for name, us in (
 #
 # ### A layer on eight devices, cut in two ways
 #
-# The two most common ways to divide a model need these collectives. Take an MLP with weights w1 and w2 as an example.
+# Two ways to divide a model need these collectives. Take an MLP with weights w1 and w2 as an example.
 #
 # > **FSDP**: each device has a part of every weight, and gathers a layer's weights just before it uses them.
 # >
@@ -897,8 +895,8 @@ with jax.set_mesh(jax.make_mesh((8,), ("d",))):
 # ### Which core am I?
 #
 # With `dimension_semantics`, the compiler decides which core gets which steps. With `pl.kernel` over a
-# `pltpu.TensorCoreMesh`, you write what *one core* does, as `shard_map` does for devices: `lax.axis_index("core")` is
-# the core's index. Here each core doubles its part of x.
+# `pltpu.TensorCoreMesh`, you write what *one core* does, just as you write what one device does with `shard_map`.
+# `lax.axis_index("core")` is the core's index. Here each core doubles its part of x.
 
 
 # %%

@@ -603,7 +603,7 @@ checks.check("16.9", scattered)
 #
 # *Difficulty 5 of 5. 55 minutes, 40 lines. Further.*
 #
-# `all_gather_matmul(x, w)` computes the rows of all devices' x times this device's w. Make it take as few
+# `all_gather_matmul(x, w)` multiplies the rows of all devices' x by this device's w. Make it take as few
 # nanoseconds, *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128,
 # 256], and the result is float32[64, 256]. The model counts copies between devices as 256 times as many bytes, so one
 # device's x counts as 1 MiB. It counts everything that the core stores as the result of a matmul, at 10,900 ns for
