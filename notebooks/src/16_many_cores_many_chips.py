@@ -9,9 +9,9 @@
 #
 # So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device, and chips
 # are joined by links through which one chip can write into the memory of another. How much faster is a matmul on two
-# cores, or on four chips? The next cells compile the matmul of lesson 7 and an addition for a v5e, which has one
-# core, and for a v5p. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now,
-# which means that their steps run in order.
+# cores, or on four chips? The next cells compile the matmul of lesson 7 and an addition, both for a v5p and for a
+# v5e, which has only one core. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary"
+# for now, which means that their steps run in order.
 #
 # No chip has run the kernels of this lesson. Cycles are *predicted (compiler)*, and times between chips are
 # *predicted (model)*, because the compiler's simulator does not count copies to other chips.
@@ -390,9 +390,9 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 #
 # ## Round a ring
 #
-# An all-gather (lesson 3) needs n - 1 such copies one after another. In step 0 each device sends its own part to the
-# right, and in step s it passes on what it received in step s - 1. The kernel below follows one that JAX itself
-# ships, `ops.tpu.all_gather`. We have left out the second direction and the names of the steps, and added the
+# An all-gather (lesson 3) needs n - 1 copies to the neighbor, one after another. In step 0 each device sends its own
+# part to the right, and in step s it passes on what it received in step s - 1. The kernel below follows one that JAX
+# itself ships, `ops.tpu.all_gather`. We have left out the second direction and the names of the steps, and added the
 # parameter `arrivals`, the number of receive semaphores. JAX's kernel uses one receive semaphore in all steps, as
 # ours does with `arrivals=1`. The kernel is well written, but it has a mistake. **Find it** before you run the cell:
 # four devices take three steps, so how far can device 3 get while device 0 is still in its first wait?
@@ -436,8 +436,8 @@ ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 
 # %% [markdown]
 # Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next rows. These are
-# the rows of device 2 in step 1, and in step 2 those of device 1, which device 2 passed on. So all three copies from
-# device 3 to device 0 may be under way at once.
+# the rows of device 2 in step 1, and in step 2 those of device 1, which device 2 passed on. None of them depends on
+# device 0, so all three copies from device 3 to device 0 may be under way at once.
 #
 # > **run-ahead**: a device gets several steps ahead of a neighbor, because it waits only for the neighbor on its
 # > other side.
@@ -559,7 +559,7 @@ for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
 # ## Sums on the way
 #
 # > **reduce-scatter**: an operation between chips: each of n chips has an array of n parts, and at the end chip i has
-# > the sum of all their parts i.
+# > the sum of part i over all chips.
 #
 # A reduce-scatter is an all-gather run backwards. Each sum starts at the right neighbor of the device that is to have
 # it and travels to the right. Every device on the way adds its own part, and the sum arrives after n - 1 steps. A
