@@ -11,6 +11,7 @@ from the simulator has a footnote number in its place, and the reason below the 
 """
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -90,7 +91,8 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--write writes every row: leave out the word that chooses some")
     if not hardware_utils.num_available_tpu_chips_and_device_id()[0] and not hardware_utils.has_visible_nvidia_gpu():
         jax.config.update("jax_platforms", "cpu")  # otherwise JAX looks for a TPU, and prints what it did not find
-    jax.config.update("jax_num_cpu_devices", 16)  # for the schedules of collectives
+    with contextlib.suppress(RuntimeError):  # JAX is in use already
+        jax.config.update("jax_num_cpu_devices", 16)  # for the schedules of collectives
     import collective_rows
     import kernel_rows
 

@@ -119,7 +119,7 @@ def test_a_test_of_one_s_own_asks_these_judges_if_a_mesh_is_given():
     with pytest.raises(testing.KernelRefused, match="numbers: refused(?s:.)*on device 0"):
         testing.assert_kernel(looped, lambda x: 2 * x, x, mesh=(1,), topology="v5e:1x1")
     with pytest.raises(testing.KernelRefused, match="no judge compared its values"):
-        testing.assert_kernel(looped, lambda x: x, jnp.ones((128, 128)), mesh=(8,), topology="v5e:2x4")
+        testing.assert_kernel(looped, lambda x: x, jnp.ones((128, 128)), mesh=(16,), topology="v5e:4x4")
     with pytest.raises(ValueError, match=r"topology is for kernels .* mesh=\(4,\) as well"):
         testing.assert_kernel(looped, lambda x: x, x, topology="v5e:2x2")
     with pytest.raises(ValueError, match="budget and costs are for kernels of one chip"):

@@ -1,9 +1,9 @@
 """A Keras layer in the box, queried by its stand-in at the judge: what it overrides, builds and computes.
 
 ["layer class", ref]                            what the class overrides, and the name it is registered under
-["new", ref, args, kwargs, chip]                an instance of it, with its name and settings
-["build", ref, args, kwargs, chip]              its weights with their initial values
-["layer call", ref, args, kwargs, chip]         the program of its call, a function of its weights and inputs
+["new", ref, args, kwargs, chip, axes]                an instance of it, with its name and settings
+["build", ref, args, kwargs, chip, axes]              its weights with their initial values
+["layer call", ref, args, kwargs, chip, axes]         the program of its call, a function of its weights and inputs
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def _class(box, ref: int) -> list:
     return ["value", box.written({"overrides": overrides, "registered": keras.saving.get_registered_name(kind)})]
 
 
-def _new(box, ref: int, args: object, kwargs: object, chip: str) -> list:
+def _new(box, ref: int, args: object, kwargs: object, chip: str, axes: list) -> list:
     layer = box.held[ref](*box.read(args), **box.read(kwargs))
     box.held.append(layer)
     is_so = {
@@ -31,7 +31,7 @@ def _new(box, ref: int, args: object, kwargs: object, chip: str) -> list:
     return ["value", box.written(is_so)]
 
 
-def _build(box, ref: int, args: object, kwargs: object, chip: str) -> list:
+def _build(box, ref: int, args: object, kwargs: object, chip: str, axes: list) -> list:
     layer, (shape,) = box.held[ref], box.read(args)
     if not layer.built:
         layer.build(shape)
@@ -43,7 +43,7 @@ def _weight(variable) -> dict:
     return {"name": variable.name, "trainable": bool(variable.trainable), "value": np.asarray(variable)}
 
 
-def _call(box, ref: int, args: object, kwargs: object, chip: str) -> list:
+def _call(box, ref: int, args: object, kwargs: object, chip: str, axes: list) -> list:
     layer = box.held[ref]
 
     def call(weights, inputs):
@@ -51,7 +51,7 @@ def _call(box, ref: int, args: object, kwargs: object, chip: str) -> list:
         others = [w for w, v in zip(weights, layer.variables, strict=True) if not v.trainable]
         return layer.stateless_call(trainable, others, inputs)[0]
 
-    return box.called(call, args, kwargs, chip)
+    return box.called(call, args, kwargs, chip, axes)
 
 
 KINDS = {"layer class": _class, "new": _new, "build": _build, "layer call": _call}

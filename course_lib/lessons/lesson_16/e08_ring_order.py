@@ -3,7 +3,7 @@
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
 
-_BACK = "min(1, max(0, place - columns + 1))"  # 1 on the way back, else 0
+_BACK = "min(1, max(0, place - columns + 1))"  # 1 in the second row, else 0
 _VISITED = "That goes back along the first row, whose chips the ring has already visited."
 
 
@@ -41,7 +41,7 @@ EXERCISE = Exercise(
                 near={
                     "place": "That is the order of the numbers. Is the last chip of one row linked to the first of the "
                     "next?",
-                    f"place + (3 * columns - 2 * place) * {_BACK}": "The first chip on the way back stands below the "
+                    f"place + (3 * columns - 2 * place) * {_BACK}": "The first chip of the second row stands below the "
                     "last one of the first row. What is its number?",
                     f"place + (2 * columns - 2 * place) * {_BACK}": _VISITED,
                     f"place + (2 * columns - 1 - 2 * place) * {_BACK}": _VISITED,
