@@ -37,12 +37,28 @@ def permute(x):
         scratch_shapes=[pltpu.SemaphoreType.DMA] * 2, compiler_params=pltpu.CompilerParams(collective_id=0),
     )(x)
 """
+BESIDE = """
+def copy_kernel(x_ref, o_ref, sem):
+    copy = pltpu.make_async_copy(x_ref, o_ref, sem)
+    copy.start()
+    copy.wait()
+
+def permute(x):
+    me, hbm = lax.axis_index("d"), pl.BlockSpec(memory_space=pl.ANY)
+    y = lax.psum(jnp.zeros((4, *x.shape), x.dtype).at[lax.rem(me + 1, 4)].set(x), "d")[me]
+    steps = jnp.int32(1) + jnp.int32(0 * x[0, 0])  # which nobody can know in advance
+    return pl.pallas_call(
+        copy_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(steps,), in_specs=[hbm], out_specs=hbm,
+        scratch_shapes=[pltpu.SemaphoreType.DMA],
+    )(y)
+"""
 ANSWERS = {
     "right": PERMUTE,
     "no wait for what is sent": PERMUTE.replace("copy.wait()", "copy.wait_recv()"),
     "to the left": PERMUTE.replace('device_id={"d": right}', 'device_id={"d": left}'),
     "doubled outside": PERMUTE.replace("    )(x)", "    )(2 * x) / 2"),
     "XLA's": 'def permute(x):\n    return lax.ppermute(x, "d", [(n, (n + 1) % 4) for n in range(4)])',
+    "XLA's, beside a kernel that cannot be read": BESIDE,
     "empty": "def permute(x):\n    pass",
     "a number": "permute = 3",
     "it raises": "def permute(x):\n    return nowhere",

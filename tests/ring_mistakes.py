@@ -69,5 +69,5 @@ MISTAKES = (
         "0 of 3",
     ),
     Mistake("multiplied", "does not ask for room", "protocol", ORDER, "either", "3 of 3"),
-    Mistake("multiplied", "rows of the device to the right", "numbers", "at [0, 128], on device 1", "wrong", "0 of 3"),
+    Mistake("multiplied", "rows of the device to the right", "numbers", "at [16, 0], on device 0", "wrong", "0 of 3"),
 )  # fmt: skip

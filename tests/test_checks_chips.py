@@ -24,6 +24,7 @@ SAYS = {
     "to the left": "the numbers judge refused it.*on device 0",
     "doubled outside": "part of it is not in the kernel.*outside the kernel: div, mul",
     "XLA's": "It runs no Pallas kernel.*make_async_remote_copy|uses ppermute, which is for several devices",
+    "XLA's, beside a kernel that cannot be read": "part of it is not in the kernel.*outside the kernel: .*psum",
     "empty": "16.2 not attempted",
     "a number": "is the number 3, not a function",
     "it raises": "NameError|nowhere",

@@ -9,7 +9,9 @@ from programs_in_the_box import ON_A_TPU, PROGRAMS, REFUSED, TYPE
 from sweeps import daily
 
 from course_lib import grid
+from course_lib.checks import borrowed
 from course_lib.grading.box import calls, reading, values
+from course_lib.kernels import softmax
 
 
 def carried(fn):
@@ -46,6 +48,15 @@ def plain(result):
     if isinstance(result, list | tuple):
         return (list if type(result) is list else tuple)(map(plain, result))
     return result
+
+
+def test_a_kernel_of_the_library_is_known_outside_the_box_too():
+    """Some exercises ask for a kernel of one's own, others for one of the library's."""
+    ours, own = carried(softmax.softmax)[0], carried(PROGRAMS["call: static"])[0]
+    (call,) = borrowed.calls(ours, jnp.ones(TYPE.shape))
+    assert call.outvars[0].aval.shape == TYPE.shape
+    assert "should be yours" in borrowed.complaint(ours, TYPE, next="write it.")[0]
+    assert borrowed.calls(softmax.softmax, TYPE) and borrowed.complaint(own, TYPE, next="") is None
 
 
 @pytest.mark.parametrize("name", ["derivative: nondiff", "derivative: symbolic zeros"])

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import pytest
 import ring_kernels as rings
 from conftest import needs_libtpu
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from ring_mistakes import MISTAKES, RIGHT
 
 from course_lib import compat, compiler, judges, testing
+from course_lib.judges.many_chips import values
 
 TESTS = pathlib.Path(__file__).resolve().parent
 SMALL = [("matmul_reduce_scatter", "", 2), ("matmul_reduce_scatter", "", 3), ("reduce_scatter", "", 6)]  # no topology
@@ -64,6 +66,17 @@ def test_every_planted_mistake_is_refused_by_its_judge_with_what_to_do():
         last, passed, message, next = said()[each.kernel, each.name, 4][-1]
         assert (last, passed) == (each.judge, False), (each, message)
         assert each.says in f"{message} {next}" and next, (each, message, next)
+
+
+def test_a_copy_that_every_device_should_have_is_compared_on_each():
+    right, wrong = jnp.ones((2, 3)), jnp.ones((2, 3)).at[1, 2].set(5)
+    devices = jax.devices("cpu")[:2]
+    shards = [jax.device_put(x, device) for x, device in zip((right, wrong), devices, strict=True)]
+    everywhere = NamedSharding(jax.make_mesh((2,), ("d",), devices=devices), P())
+    got = jax.make_array_from_single_device_arrays((2, 3), everywhere, shards)
+    complaint = values.difference([got], judges.expected(lambda: right, ()))
+    assert "at [1, 2], on device 1, is 5; it should be 1. 1 of the 6 elements there" in complaint.what
+    assert values.difference([right], judges.expected(lambda: right, ())) is None
 
 
 def test_with_too_few_devices_it_says_how_to_get_more():

@@ -27,7 +27,7 @@ from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.many_chips.judge_chips import judge_chips
 from course_lib.judges.many_chips.mesh import Mesh
 from course_lib.judges.many_chips.schedule import Schedule, schedule_chips
-from course_lib.judges.reading.around_kernels import arithmetic_around
+from course_lib.judges.reading.around_kernels import arithmetic_around, arithmetic_in
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
 from course_lib.judges.tolerance.expected import Expected, close, expected, right
@@ -55,6 +55,7 @@ __all__ = [
     "Trial",
     "Verdict",
     "arithmetic_around",
+    "arithmetic_in",
     "asked",
     "budget_judge",
     "close",

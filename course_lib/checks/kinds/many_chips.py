@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from course_lib import compat, compiler, grid, judges
 from course_lib.checks.result import NOT_YET, Result, not_yet
 from course_lib.compiler import progress
+from course_lib.grid import jaxprs
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -34,7 +35,7 @@ def heard(task: Exercise, one_device: Callable) -> tuple[Result | None, list[jud
 
 
 def walk(task: Exercise, one_device: Callable, case: tuple) -> grid.Walk:
-    """Return the walk of what one device does with its parts of the arguments."""
+    """Return the walk of what one device does with its parts of the arguments. Raises what ``grid.walk`` raises."""
     with compat.mesh_axes(task.mesh.sizes):
         return grid.walk(one_device, *task.mesh.parts(case))
 
@@ -42,18 +43,20 @@ def walk(task: Exercise, one_device: Callable, case: tuple) -> grid.Walk:
 def _outside(task: Exercise, one_device: Callable, case: tuple) -> tuple[str, str] | None:
     """Return a complaint about arithmetic, or a collective of XLA's, outside the kernel, or about no kernel at all.
 
-    None if the function cannot be traced: the judges say why.
+    The traced function is enough for that: a kernel that ``grid.walk`` cannot read hides nothing beside it. None if it
+    cannot be traced: the judges say why.
     """
     try:
-        found = walk(task, one_device, case)
+        with compat.mesh_axes(task.mesh.sizes):
+            found = grid.trace(one_device, *task.mesh.parts(case))
     except Exception:
         return None
-    if not found.calls:
+    if not any(True for _ in jaxprs.pallas_calls(found)):
         return (
             "It runs no Pallas kernel.",
             "copy to the other devices with pltpu.make_async_remote_copy in a kernel that pl.pallas_call runs.",
         )
-    around = [] if task.arithmetic_around else judges.arithmetic_around(found)
+    around = [] if task.arithmetic_around else judges.arithmetic_in(found)
     if not around:
         return None
     return (

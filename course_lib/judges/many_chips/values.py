@@ -21,23 +21,16 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
             )
         if array.dtype != value.dtype:
             return Complaint(f"{name} is {array.dtype}; it should be {value.dtype}.", "look at the dtype in out_shape.")
-        values = np.asarray(array)
-        wrong = ~right(values, expected)
-        if wrong.any():
-            at = tuple(map(int, np.argwhere(wrong)[0]))
-            where = f"[{', '.join(map(str, at))}], on device {_holder(array, at)},"
-            return Complaint(
-                f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
-                f"{wrong.size:,} elements are wrong.",
-                "find out which device has that part of the data at the beginning, and which copies bring it here.",
-            )
+        for shard in sorted(array.addressable_shards, key=lambda shard: shard.device.id):
+            values = np.array(value)  # what this device has, among what it should have: devices may have the same part
+            values[shard.index] = shard.data
+            wrong = ~right(values, expected)
+            if wrong.any():
+                at = tuple(map(int, np.argwhere(wrong)[0]))
+                where = f"[{', '.join(map(str, at))}], on device {shard.device.id},"
+                return Complaint(
+                    f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
+                    f"the {shard.data.size:,} elements there are wrong.",
+                    "find out which device has that part of the data at the beginning, and which copies bring it here.",
+                )
     return None
-
-
-def _holder(array: jax.Array, at: tuple[int, ...]) -> int:
-    """Return the number of the first device whose shard of an array holds an element."""
-    for shard in array.addressable_shards:
-        places = zip(at, shard.index, array.shape, strict=True)
-        if all(place in range(*part.indices(size)) for place, part, size in places):
-            return shard.device.id
-    return 0

@@ -5,6 +5,7 @@ Arithmetic can hide where data is only moved: ``table[index]`` is any function o
 position may be computed from integers that steer, such as a list of blocks, but not from values.
 """
 
+import jax.extend.core
 import jax.numpy as jnp
 
 from course_lib import grid
@@ -23,12 +24,17 @@ _DECIDES = {"cond": "the condition of cond", "pallas_call": "an integer in SMEM,
 
 
 def arithmetic_around(walk: grid.Walk) -> list[str]:
-    """Return the operations around the kernels that compute results, and not those that only move data.
+    """Return what ``arithmetic_in`` finds in a function that has been walked."""
+    return arithmetic_in(walk.jaxpr)
+
+
+def arithmetic_in(closed: jax.extend.core.ClosedJaxpr) -> list[str]:
+    """Return the operations around the kernels of a traced function that compute results, not those that move data.
 
     An argument of int32 steers: it may be computed with to say where data lies. All others are values. If every
     argument is of int32, a kernel's integers in SMEM count as values too.
     """
-    jaxpr = walk.jaxpr.jaxpr
+    jaxpr = closed.jaxpr
     arguments = sources.of_arguments(jaxpr.invars)
     steers = any(source.level == VALUES for source in arguments)
     return sorted(_arithmetic(jaxpr, arguments, [True] * len(jaxpr.outvars), steers)[0])

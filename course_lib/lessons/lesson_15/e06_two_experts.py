@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib import judges
+from course_lib.checks import borrowed
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_15 import groups as of
 
@@ -131,10 +132,10 @@ def _as_one(x, w, expert, share):
 def _one_call(two_experts) -> tuple[str, str] | None:
     """Demand one call of the library, with all rows."""
     x, w, expert, share = _cases()[0]
-    calls = of.calls_of_the_library(two_experts, x, w, expert, share)
-    if [call.invars[0].aval.shape[0] for call in calls] == [2 * len(x)]:
+    calls = borrowed.calls(two_experts, x, w, expert, share)
+    if [call.outvars[0].aval.shape[0] for call in calls] == [2 * len(x)]:
         return None
-    rows = " and ".join(str(call.invars[0].aval.shape[0]) for call in calls) or "no"
+    rows = " and ".join(str(call.outvars[0].aval.shape[0]) for call in calls) or "no"
     return (
         f"It calls the library {len(calls)} times, with {rows} rows, but should call it once, with all {2 * len(x)}.",
         "sort both rows of every token together: order = jnp.argsort(expert.reshape(-1)).",

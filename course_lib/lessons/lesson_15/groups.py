@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import grid
-
 TILE = 16  # rows
 
 
@@ -56,12 +54,6 @@ def from_visits(products, group, tile, bounds, count, across: bool = False):
         marked = (counted >= bounds[e]) & (counted < bounds[e + 1])
         o[part] = np.where(marked, np.asarray(products[e, part]), o[part])
     return jnp.array(o)
-
-
-def calls_of_the_library(fn, *args) -> list:
-    """Return the equations of a function that run an op of ``course_lib.kernels``."""
-    jaxpr = jax.make_jaxpr(fn)(*args)
-    return [eqn for eqn in grid.equations(jaxpr) if eqn.primitive.name == "kernel_launch"]
 
 
 def by_each(x, w):

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
-from course_lib import chips, grid, judges
-from course_lib.grid import jaxprs
+from course_lib import chips, judges
+from course_lib.checks import borrowed
 
 DEVICES = 4
 EACH = judges.Mesh(in_specs=(P("d"),), out_specs=P("d"))  # a part in, a part out
@@ -70,14 +69,8 @@ def at_most(share: float, shard: float, mesh: judges.Mesh, case: Callable[[], tu
 def own_kernel(mesh: judges.Mesh, case: Callable[[], tuple]) -> Callable:
     """Return a demand: the kernel is not one of ``course_lib.kernels``."""
 
-    def borrowed(one_device: Callable) -> tuple[str, str] | None:
-        devices = AbstractMesh(mesh.shape, mesh.axes, axis_types=(AxisType.Auto,) * len(mesh.axes))
-        with jax.sharding.use_abstract_mesh(devices):
-            jaxpr = jax.make_jaxpr(mesh.sharded(one_device))(*case())
-        ops = [eqn for eqn in grid.equations(jaxpr) if eqn.primitive.name == "kernel_launch"]
-        info = [call.params["jaxpr"].debug_info for call in jaxprs.pallas_calls(jaxpr)]
-        if not ops and not any("course_lib/kernels" in str(each.func_src_info) for each in info):
-            return None
-        return "It runs the library's kernel, but the kernel should be yours.", "write it yourself, step by step."
+    def own(one_device: Callable) -> tuple[str, str] | None:
+        parts = mesh.parts(case())
+        return borrowed.complaint(one_device, *parts, next="write it yourself, step by step.", axes=mesh.sizes)
 
-    return borrowed
+    return own
