@@ -1,5 +1,5 @@
-// The page player: drawing and controls. Frames made by Python say who has which pages in each step. dom.js comes before
-// this file.
+// The page player: drawing and controls. Frames made by Python say who has which pages in each step. dom.js and
+// stepping.js come before this file.
 
 const NARROWEST = 0.05; // share of a bar that has room for a letter
 
@@ -23,11 +23,7 @@ function render({ model, el }) {
   const all = room * page, reserve = model.get("reserve"), last = frames.length - 1;
   const root = rootOf(el, "course-pages");
   make(root, "strong", "course-title", `A pool of ${room} ${room === 1 ? "page" : "pages"} with room for ${page} ${page === 1 ? "token" : "tokens"} each`);
-  const controls = make(root, "div", "course-controls");
-  const back = button(controls, "course-back", "◀", "One step back (left arrow)");
-  const next = button(controls, "course-next", "▶", "One step forward (right arrow)");
-  const slider = make(controls, "input", "course-slider"), at = make(controls, "span", "course-at");
-  Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Step" });
+  const steps = stepping(model, root, "step", last);
   const words = make(root, "p", "course-caption");
   words.setAttribute("aria-live", "polite");
 
@@ -59,13 +55,10 @@ function render({ model, el }) {
     + "Move over a sequence, or focus it (Tab), to see the pages that its next token reads.");
   make(root, "p", "course-keys", "Keys: ← →, Home, End");
 
-  let step = within(model.get("step")), now = [], overPage = null, overLine = null, focused = null;
-  function within(number) {
-    return Math.max(0, Math.min(last, number));
-  }
+  let now = [], overPage = null, overLine = null, focused = null;
   function mark() {
     const whose = now[overPage]?.whose ?? overLine ?? focused;
-    root.classList.toggle("course-marks", whose !== null && frames[step].rows[whose][2].length > 0);
+    root.classList.toggle("course-marks", whose !== null && frames[steps.now()].rows[whose][2].length > 0);
     cells.forEach(({ cell }, number) => cell.classList.toggle("course-marked", whose !== null && now[number]?.whose === whose));
     lines.forEach(({ line }, n) => line.classList.toggle("course-marked", n === whose));
   }
@@ -73,7 +66,7 @@ function render({ model, el }) {
     parent.style.setProperty("--full", `${100 * share}%`);
     parent.classList.add("course-taken", `course-of-${whose}`);
   }
-  function show() {
+  function show(step) {
     const frame = frames[step], { rows } = frame;
     now = pagesOf(frame, room, page);
     cells.forEach(({ cell, letter }, number) => {
@@ -87,18 +80,14 @@ function render({ model, el }) {
       [state, length ? String(length) : "", pages.join(", ")].forEach((text, part) => put(parts[part], text));
     });
     put(words, frame.says);
-    put(at, `step ${step} of ${last}`);
     put(inPages.words, frame.used);
     put(inPieces.words, frame.reserved);
     const having = names.map((_, n) => n).filter((n) => rows[n][2].length);
     fillBar(inPages.bar, having, rows, (n) => rows[n][2].length * page);
     fillBar(inPieces.bar, having.slice(0, frame.fit), rows, () => reserve);
     pool.ariaLabel = `The pool: ${having.map((n) => `${names[n]} has pages ${rows[n][2].join(", ")}`).join("; ") || "all pages are free"}`;
-    slider.value = step;
-    slider.setAttribute("aria-valuetext", `step ${step} of ${last}`);
-    back.ariaDisabled = step === 0;
-    next.ariaDisabled = step === last;
     mark();
+    return `step ${step} of ${last}`;
   }
   function fillBar(bar, whose, rows, roomOf) {
     bar.replaceChildren();
@@ -110,30 +99,7 @@ function render({ model, el }) {
       make(piece, "b", "", names[n]).style.width = `${100 * share}%`;
     }
   }
-  function goTo(target, tells = true) {
-    target = within(target);
-    if (target === step) return;
-    step = target;
-    show();
-    if (!tells) return;
-    model.set("step", step);
-    model.save_changes();
-  }
-  back.onclick = () => goTo(step - 1);
-  next.onclick = () => goTo(step + 1);
-  slider.oninput = () => goTo(Number(slider.value));
-  root.onkeydown = (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const moves = { ArrowRight: step + 1, ArrowLeft: step - 1, Home: 0, End: last };
-    if (event.target === slider) Object.assign(moves, { ArrowUp: step + 1, ArrowDown: step - 1 });
-    if (moves[event.key] === undefined) return;
-    event.preventDefault();
-    goTo(moves[event.key]);
-  };
-  const heard = () => goTo(model.get("step"), false);
-  model.on("change:step", heard);
-  show();
-  return () => model.off("change:step", heard);
+  return steps.begin(show);
 }
 
 export default { render };

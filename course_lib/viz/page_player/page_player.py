@@ -86,7 +86,7 @@ def _too_long(what: str) -> str:
 class PagePlayer(Widget):
     """The widget. It shows step number ``step``; the still of step 0 is the one with the most sequences."""
 
-    _esm, _css = source(__file__, "dom.js")
+    _esm, _css = source(__file__, "dom.js", "stepping.js")
     names = traitlets.List().tag(sync=True)  # of the sequences
     room = traitlets.Int(1).tag(sync=True)
     page = traitlets.Int(1).tag(sync=True)

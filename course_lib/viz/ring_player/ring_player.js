@@ -1,4 +1,5 @@
-// The ring player: drawing and controls. Python made the bars, the moments and the words. dom.js comes before this file.
+// The ring player: drawing and controls. Python made the bars, the moments and the words. dom.js and stepping.js come before
+// this file.
 
 const SIDE = 220, RADIUS = 82, DEVICE = 18; // of the ring, in its own units
 
@@ -25,11 +26,7 @@ function render({ model, el }) {
   const at = placesOf(ring);
   const root = rootOf(el, "course-devices");
   make(root, "strong", "course-title", model.get("title"));
-  const controls = make(root, "div", "course-controls");
-  const back = button(controls, "course-back", "◀", "One moment back (left arrow)");
-  const next = button(controls, "course-next", "▶", "One moment forward (right arrow)");
-  const slider = make(controls, "input", "course-slider"), clock = make(controls, "span", "course-at");
-  Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Moment" });
+  const steps = stepping(model, root, "moment", last);
   const words = make(root, "p", "course-caption");
   words.setAttribute("aria-live", "polite");
 
@@ -67,12 +64,9 @@ function render({ model, el }) {
     + "Each lane has the share of the time in which it is busy. Framed: what had to arrive before what is under way could begin.");
   make(root, "p", "course-keys", "Keys: ← →, Home, End");
 
-  const within = (number) => Math.max(0, Math.min(last, number));
-  let step = within(model.get("step"));
-  function show() {
+  function show(step) {
     const now = times[step], is = ([, begin, until]) => begin <= now && now < until;
     put(words, said[step]);
-    put(clock, clocks[step]);
     arrows.replaceChildren();
     const causes = new Set();
     bars.forEach((bar, n) => {
@@ -87,36 +81,10 @@ function render({ model, el }) {
     boxes.forEach(([device, box]) => box.setAttribute("class", waiting.has(device) ? "course-box course-waits" : "course-box"));
     cursors.forEach((cursor) => { cursor.style.left = `${(100 * now) / end}%`; });
     circle.setAttribute("aria-label", said[step]);
-    slider.value = step;
-    slider.setAttribute("aria-valuetext", clock.textContent);
-    back.ariaDisabled = step === 0;
-    next.ariaDisabled = step === last;
+    return clocks[step];
   }
-  function goTo(target, tells = true) {
-    target = within(target);
-    if (target === step) return;
-    step = target;
-    show();
-    if (!tells) return;
-    model.set("step", step);
-    model.save_changes();
-  }
-  back.onclick = () => goTo(step - 1);
-  next.onclick = () => goTo(step + 1);
-  slider.oninput = () => goTo(Number(slider.value));
-  pieces.forEach((piece, n) => { piece.onclick = () => goTo(times.indexOf(bars[n][1])); });
-  root.onkeydown = (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const moves = { ArrowRight: step + 1, ArrowLeft: step - 1, Home: 0, End: last };
-    if (event.target === slider) Object.assign(moves, { ArrowUp: step + 1, ArrowDown: step - 1 });
-    if (moves[event.key] === undefined) return;
-    event.preventDefault();
-    goTo(moves[event.key]);
-  };
-  const heard = () => goTo(model.get("step"), false);
-  model.on("change:step", heard);
-  show();
-  return () => model.off("change:step", heard);
+  pieces.forEach((piece, n) => { piece.onclick = () => steps.goTo(times.indexOf(bars[n][1])); });
+  return steps.begin(show);
 }
 
 export default { render };

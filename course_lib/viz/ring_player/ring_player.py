@@ -35,7 +35,7 @@ def ring_player(schedule) -> "RingPlayer":
 class RingPlayer(Widget):
     """The widget. It shows moment number ``step``; the still of moment 0 is the one at which most is under way."""
 
-    _esm, _css = source(__file__, "dom.js")
+    _esm, _css = source(__file__, "dom.js", "stepping.js")
     title = traitlets.Unicode().tag(sync=True)
     ring = traitlets.List().tag(sync=True)  # devices in the order of their links
     lanes = traitlets.List().tag(sync=True)  # of each lane its name, kind, share, and the devices of a link
