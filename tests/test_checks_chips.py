@@ -72,7 +72,7 @@ RIGHT = {
     ],
 )
 def test_a_declaration_that_contradicts_its_mesh_is_refused(change, says):
-    assert Exercise(**RIGHT).mesh.devices == 4
+    assert Exercise(**RIGHT).mesh.sizes == {"d": 4}
     with pytest.raises(ValueError, match=says):
         Exercise(**RIGHT | change)
 

@@ -1,13 +1,10 @@
 """The chips that a kernel runs on, and how the arrays of a program lie on them."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
-
-Specs = PartitionSpec | tuple[PartitionSpec, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,15 +12,11 @@ class Mesh:
     """Where the judges of many chips run what one device does: the arguments of ``judge_chips``, and ``out_specs``."""
 
     in_specs: tuple[PartitionSpec, ...]  # of each argument
-    out_specs: Specs
+    out_specs: PartitionSpec | tuple[PartitionSpec, ...]
     shape: tuple[int, ...] = (4,)
     axes: tuple[str, ...] = ("d",)
     topology: str = "v5e:2x2"
     ring: tuple[int, ...] | None = None  # the devices in the order in which links join them, for the schedule
-
-    @property
-    def devices(self) -> int:
-        return math.prod(self.shape)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -87,7 +87,7 @@ def schedule_chips(
     seen = recorded(fn, args, mesh, axes, target, "on_wait")
     if seen.error is not None:
         raise seen.error
-    return schedule(seen, chip, ring, scale, work or (lambda event: 0.0))
+    return schedule(seen, chip, ring, scale, work)
 
 
 def schedule(
@@ -95,7 +95,7 @@ def schedule(
     chip: str = "v5e",
     ring: Sequence[int] | None = None,
     scale: float = 1.0,
-    work: Callable[[Event], float] = lambda event: 0.0,
+    work: Callable[[Event], float] | None = None,
 ) -> Schedule:
     """Return when each copy of a record is under way, if the devices of ``ring`` are linked in that order.
 
@@ -141,7 +141,13 @@ def schedule(
 
 
 def _played(
-    record: Record, copied: Callable, hops: Callable, hop: float, work: Callable, spans: list[Span], waits: list[Span]
+    record: Record,
+    copied: Callable,
+    hops: Callable,
+    hop: float,
+    work: Callable | None,
+    spans: list[Span],
+    waits: list[Span],
 ) -> float:
     """Return when the last event is over, once all are played. ``spans`` gets the cores' work, ``waits`` the waits."""
     held, blocked, at = collections.Counter(), {}, [0] * len(record.events)
@@ -184,10 +190,10 @@ def _played(
                 there = now + hop * len(hops(device, event.semaphore.device))
                 later(there, ("arrives", event.semaphore, event.amount, event))
             at[device] += 1
-            if event.kind == "write" and (seconds := work(event)):
+            if work and event.kind == "write" and (seconds := work(event)):
                 lane, then = f"core of {device}", now + seconds
                 spans.append(Span(lane=lane, event=event, begin=now, end=then, cause=cause[device]))
-                later(now + seconds, ("goes on", device))
+                later(then, ("goes on", device))
                 break
     if any(place < len(events) for place, events in zip(at, record.events, strict=True)):
         raise ValueError("The record has a wait that never ends, so it has no schedule.")
