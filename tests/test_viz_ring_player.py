@@ -39,10 +39,10 @@ def test_the_cause_of_a_copy_is_what_arrived_before():
 def test_the_words_say_what_travels_and_who_waits():
     assert ring_data.said(FOUND, 0) == (
         "At 0.0 us, link 0 to 1 carries o_ref[0], link 1 to 2 carries o_ref[1], link 2 to 3 carries o_ref[2] and 1 "
-        "more. Devices 0, 1, 2 and 1 more wait, 0 for send_sem[0] of device 0."
+        "more. All devices wait; device 0 waits for send_sem[0] of device 0."
     )
     assert ring_data.said(FOUND, 1).startswith(
-        "At 9.1 us, no link carries anything. Devices 0, 1, 2 and 1 more wait, 0"
+        "At 9.1 us, no link carries anything. All devices wait; device 0 waits for"
     )
     assert ring_data.said(FOUND, len(FOUND.times) - 1) == "At 30.3 us, all devices are done."
     assert FOUND.title == "4 devices, 30.3 us, predicted (model): link 0 to 1 is busy for 90 % of it"

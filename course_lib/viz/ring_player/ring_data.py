@@ -69,11 +69,13 @@ def said(found: Moves, number: int) -> str:
         f"{lane} {'carries' if 'link' in lane else 'writes'} {bar.what}" for lane, bar in zip(lanes, busy, strict=True)
     ]
     words = f"At {clock(now)}, {_listed(parts) if parts else 'no link carries anything'}."
-    if waiting:
-        devices = [str(device) for device, _ in waiting]
-        first = f"{devices[0]} for {waiting[0][1]}"
-        words += f" Device{'s' * (len(devices) > 1)} {_listed(devices)} wait{'s' * (len(devices) == 1)}, {first}."
-    return words
+    if not waiting:
+        return words
+    device, what = waiting[0]
+    if len(waiting) == 1:
+        return f"{words} Device {device} waits for {what}."
+    who = "All devices" if len(waiting) == len(found.ring) else f"{len(waiting)} devices"
+    return f"{words} {who} wait; device {device} waits for {what}."
 
 
 def as_text(found: Moves, number: int) -> str:
