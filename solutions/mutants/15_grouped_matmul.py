@@ -258,7 +258,7 @@ def relu_kernel(group_ref, tile_ref, bounds_ref, count_ref, x_ref, w_ref, o_ref)
 # +    most = tiles + groups - 2
 
 
-# %% answer="15.8" name="the library" judge="exercise" says="calls\\s+the\\s+library's\\s+kernel"
+# %% answer="15.8" name="the library" judge="exercise" says="runs\\s+the\\s+library's\\s+kernel"
 # -    return in_visits(multiply_chunks, x, w, sizes)
 # +    return library.grouped_matmul(x, w, sizes)
 
