@@ -112,7 +112,7 @@ for chip in ("v5e", "v5p"):
 
 # %% [markdown]
 # On a v5p, marking axis 0 "parallel" halves the cycles of the matmul. It nearly halves the addition's cycles as well,
-# but not its time, because the addition is bound by the HBM, which both cores share. On a v5e, which has one core,
+# but not its time, because the addition is bound by HBM, which both cores share. On a v5e, which has one core,
 # the mark changes nothing.
 #
 # Now take four v5e chips. Each holds a quarter of the rows of x and a quarter of the columns of w, and computes its

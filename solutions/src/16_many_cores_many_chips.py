@@ -5,9 +5,9 @@
 # here needs a TPU: the protocol judge follows what each device does in a simulated run, and says what can go wrong in
 # any run. Times between chips are *predicted (model)*.
 #
-# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 88 minutes. Short of time? Do 16.3
-# and 16.5. Want more? In 16.9 and 16.10, 115 minutes in all, you write a reduce-scatter from an empty cell and tune a
-# collective matmul.
+# Come here from [lesson 16](../notebooks/16_many_cores_many_chips.ipynb). About 88 minutes.
+# Short of time? Do 16.3 and 16.5. Want more? 16.9 and 16.10, 115 minutes, are a reduce-scatter from an empty cell and
+# a collective matmul to tune.
 
 # %%
 # FIRST CELL
