@@ -205,3 +205,39 @@ def test_an_output_that_two_cores_write_and_somebody_reads_is_refused():
     fn = with_a_second(("parallel", "arbitrary"), returned=2)
     said = judges.races_judge(fn, lambda x: [2 * x, 2 * x[8:, 384:]], X)
     assert said.passed is False and "both write block (0, 0) of kept_ref" in said.message
+
+
+def in_place(rows, reads=True, marks=("parallel",), aliased=True):
+    """x + 1, or 1, in ``rows`` blocks, in the memory of x."""
+    block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1 if reads else jnp.ones_like(o_ref)
+
+    return pl.pallas_call(
+        kernel,
+        grid=(rows,),
+        in_specs=[block],
+        out_specs=block,
+        out_shape=jax.ShapeDtypeStruct((8 * rows, 128), jnp.float32),
+        input_output_aliases={0: 0} if aliased else {},
+        compiler_params=pltpu.CompilerParams(dimension_semantics=marks),
+    )
+
+
+def test_a_step_that_a_second_core_repeats_in_place_is_refused_where_there_are_two():
+    x = jnp.ones((24, 128))
+    said = judges.races_judge(in_place(3), lambda x: x + 1, x, chip="v5p")
+    assert said.passed is False and "step (0,) may be applied twice" in said.message
+    assert said.next == 'make the number of steps along axis 0 even, or mark it "arbitrary".'
+    said = judges.races_judge(in_place(3), lambda x: x + 1, x)  # a v5e has one core
+    assert said.passed and "on a chip with two cores, such as the v5p" in said.message
+
+
+@pytest.mark.parametrize(
+    ("rows", "how"),
+    [(4, {}), (3, {"marks": ("arbitrary",)}), (3, {"reads": False}), (3, {"aliased": False}), (1, {})],
+    ids=["even", "not shared", "not read", "not in place", "one step"],
+)
+def test_a_step_may_be_repeated_if_it_finds_what_it_found_before(rows, how):
+    assert order.repeated_in_place(grid.walk(in_place(rows, **how), jnp.ones((8 * rows, 128)))) is None

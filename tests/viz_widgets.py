@@ -31,6 +31,11 @@ def a_player() -> Widget:
     return viz.grid_player(fn, *args)
 
 
+def a_splitter() -> Widget:
+    fn, args = SAMPLES["matmul"]
+    return viz.core_splitter(fn, *args)
+
+
 def an_explorer() -> Widget:
     errors = {"bf16": {128: 2.3e-3, 512: 2.4e-3}, "f32, one pass": {128: 2.1e-3, 512: 2.2e-3}}
     return viz.precision_explorer(errors, {"bf16": 20_000})
@@ -50,6 +55,7 @@ WIDGETS = {
     "bundle_viewer": Kind(viewer, "course-bundles", "[role=grid]", "ArrowDown", "row", 45),
     "cost_bars": Kind(lambda: viz.cost_bars(PRICES, all_rows=True), "course-costs", "select", "ArrowDown", "column",
                       PRICES.columns[1]),
+    "core_splitter": Kind(a_splitter, "course-pick", "input:checked", "ArrowRight", "at", [1, 0, 1]),
     "density_dial": Kind(lambda: viz.density_dial(by_density(), DENSE, shown=1 / 8), "course-pick", "input:checked",
                          "ArrowRight", "at", [3]),
     "gradient_flow": Kind(lambda: viz.gradient_flow(GELU), "course-flows", SLIDER, "ArrowLeft", "step", 1),

@@ -13,6 +13,7 @@ blocks that are visited again later, and what their buffers contain then.
 from course_lib.grid.accumulators import Accumulator, accumulators
 from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
+from course_lib.grid.cores import Cores, cores
 from course_lib.grid.following.follow import (
     body,
     broken_promise,
@@ -38,6 +39,7 @@ __all__ = [
     "Broken",
     "Call",
     "Copy",
+    "Cores",
     "Operand",
     "Pipeline",
     "Reason",
@@ -49,6 +51,7 @@ __all__ = [
     "accumulators",
     "body",
     "broken_promise",
+    "cores",
     "equations",
     "has_copies_by_hand",
     "inner_pipelines",

@@ -7,7 +7,6 @@ write, and the result of one matmul that another one reads.
 
 import collections
 import dataclasses
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -100,12 +99,11 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
 
 
 def _of_first_core(call: grid.Call, chip: chips.Chip, steps: int) -> np.ndarray | None:
-    """Return which steps run on the first of two cores: half of the first "parallel" axis. None: one core has all."""
-    shared = [n for n, meaning in enumerate(call.semantics) if meaning == "parallel" and call.grid[n] > 1]
-    if chip.cores < 2 or not shared or steps != call.steps:
+    """Return which steps run on the first of two cores, which has as many as the other. None: one core has all."""
+    if chip.cores < 2 or len(call.semantics) != len(call.grid) or steps != call.steps:
         return None
-    length, inner = call.grid[shared[0]], math.prod(call.grid[shared[0] + 1 :])
-    return np.arange(steps) // inner % length < -(-length // 2)
+    first, second, _ = grid.cores(call.grid, [meaning == "parallel" for meaning in call.semantics])
+    return np.isin(np.arange(steps), first) if len(second) else None
 
 
 def _over_steps(seconds: float, runs: int, reads: np.ndarray) -> np.ndarray:

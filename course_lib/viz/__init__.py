@@ -6,6 +6,7 @@ from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
 from course_lib.viz.choices.attention_roof import attention_roof
 from course_lib.viz.choices.block_map import block_map
 from course_lib.viz.choices.choices import Choices
+from course_lib.viz.choices.core_splitter import core_splitter
 from course_lib.viz.choices.density_data import Sparse
 from course_lib.viz.choices.density_dial import density_dial
 from course_lib.viz.choices.expert_map import expert_map
@@ -65,6 +66,7 @@ __all__ = [
     "bundle_viewer",
     "chains",
     "core_picture",
+    "core_splitter",
     "cost_bars",
     "density_dial",
     "expert_map",

@@ -132,6 +132,47 @@ def _shared(call: grid.Call, axis: int, output: grid.Operand, pair: tuple[int, i
     )
 
 
+def repeated_in_place(walk: grid.Walk) -> Complaint | None:
+    """Report a step that a chip with two cores runs twice, if it reads a block that it has overwritten the first time.
+
+    ``grid.cores`` says which steps these are. In the compiler's program for a v5p the second run is complete: it copies
+    the block in, and writes it back.
+    """
+    for call in walk.calls:
+        if len(call.semantics) != len(call.grid):
+            continue
+        first, second, _ = grid.cores(call.grid, ["parallel" in mark for mark in call.semantics])
+        for step in np.intersect1d(first, second)[:1].tolist():
+            for output in call.outputs:
+                given = next((each for each in call.inputs if each.name == output.aliases), None)
+                if given is not None and _reads_what_it_writes(call, given, output, step):
+                    return _repeated(call, given, output, step)
+    return None
+
+
+def _reads_what_it_writes(call: grid.Call, given: grid.Operand, output: grid.Operand, step: int) -> bool:
+    """Whether a step reads its block of an input whose memory its block of an output overlaps."""
+    if not (given.pipelined and output.pipelined):
+        return False
+    uses = memory.known_uses(call)
+    begins = given.starts[step], output.starts[step]
+    ends = [start + each.block_shape for start, each in zip(begins, (given, output), strict=True)]
+    overlaps = (np.maximum(*begins) < np.minimum(*ends)).all()
+    return bool(overlaps) and (uses is None or any(use.kind == "read" and use.ref == given.name for use in uses))
+
+
+def _repeated(call: grid.Call, given: grid.Operand, output: grid.Operand, step: int) -> Complaint:
+    shared = [str(axis) for axis, mark in enumerate(call.semantics) if "parallel" in mark and call.grid[axis] > 1]
+    axes = f"axis {shared[0]}" if len(shared) == 1 else f"axes {', '.join(shared[:-1])} and {shared[-1]}"
+    at = call.step(step)
+    return Complaint(
+        f"{output.name} overwrites {given.name} in place, and on a chip with two cores, such as the v5p, step {at} may "
+        f"be applied twice. The cores share {axes} of the grid, whose number of steps is odd, so the compiler lets the "
+        f"second one repeat step {at}, and {given.name} may then hold what the first one has already written.",
+        f'make the number of steps along {axes} even, or mark {"it" if len(shared) == 1 else "them"} "arbitrary".',
+    )
+
+
 def carried_on(walk: grid.Walk) -> Complaint | None:
     """Report scratch carried along a parallel axis. It may go unused, so this explains a failure and proves none."""
     for call, axis in _parallel_axes(walk):

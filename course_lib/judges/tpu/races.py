@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from course_lib import errors
+from course_lib import chips, errors
 from course_lib.judges.reading import order
 from course_lib.judges.tpu.run_and_compare import simulate_and_compare
 from course_lib.judges.trial import Trial
@@ -15,6 +15,7 @@ def races_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> 
 
     The grid shows which cores share an output block; simulating two cores finds the rest. They share every parallel
     axis, wherever it stands in the grid. An output block that two cores write and nobody reads is only remarked upon.
+    So is a step that overwrites its input and that a chip with two cores repeats, unless ``chip`` has two.
     """
     return ask(Trial(fn, reference, args, chip))
 
@@ -24,9 +25,13 @@ def ask(trial: Trial) -> Verdict:
     try:
         if complaint := order.shared_block(trial.walk):
             return complained("races", complaint)
+        again = order.repeated_in_place(trial.walk)
+        if again and chips.chip(trial.chip).cores > 1:
+            return complained("races", again)
     except Exception as error:
         return refused("races", errors.explain(error), ran=False)
     said = simulate_and_compare("races", trial, random_seed=1, num_cores_or_threads=2, detect_races=True)
     if said.reason == "cpu-lacks-it":  # a bfloat16 matmul, which two simulated cores would need
         said = simulate_and_compare("races", trial, random_seed=1, detect_races=True)
-    return dataclasses.replace(said, message=order.shared_and_unread(trial.walk)) if said.passed else said
+    remarks = [order.shared_and_unread(trial.walk), again.what if again else ""]
+    return dataclasses.replace(said, message=" ".join(filter(None, remarks))) if said.passed else said
