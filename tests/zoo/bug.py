@@ -25,10 +25,11 @@ class Bug:
     says: str = ""  # a regular expression: what a learner should read in the verdict's message and advice
     undetectable: str = ""  # why nobody can, if nobody can
     gradient: bool = False
+    chip: str = "v5e"  # on which it shows
 
     def trial(self) -> judges.Trial:
         """What is put before the judges."""
         if self.gradient:
             asked = judges.Gradient(zeros=False)
-            return judges.gradient.trials(asked, self.fn, self.reference, [judges.trial.arrays(self.args)], "v5e")[0]
-        return judges.Trial(self.fn, self.reference, self.args)
+            return judges.gradient.trials(asked, self.fn, self.reference, [judges.trial.arrays(self.args)], self.chip)[0]
+        return judges.Trial(self.fn, self.reference, self.args, self.chip)

@@ -68,6 +68,24 @@ def carry_across_a_parallel_axis(x):
     )(x)
 
 
+def in_place_with_an_odd_step(x):
+    """x + 1 in the memory of x. Two cores that share three steps run two each, so one of them runs twice."""
+
+    def add_kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+
+    spec = pl.BlockSpec((ROWS, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        add_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(x.shape[0] // ROWS,),
+        in_specs=[spec],
+        out_specs=spec,
+        input_output_aliases={0: 0},
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+    )(x)
+
+
 FOUR_BLOCKS = (counted(4 * ROWS, 128),)
 
 BUGS = (
@@ -97,5 +115,15 @@ BUGS = (
         args=FOUR_BLOCKS,
         caught_by="simulator",
         says=r"(?s)[Aa]xis 0.*parallel.*carry_ref",
+    ),
+    Bug(
+        name="in place, three steps for two cores of a v5p",
+        kind="parallel axes",
+        fn=in_place_with_an_odd_step,
+        reference=lambda x: x + 1,
+        args=(counted(3 * ROWS, 128),),
+        caught_by="races",
+        says=r"(?s)o_ref overwrites x_ref in place.*step \(0,\) may be applied twice.*even",
+        chip="v5p",
     ),
 )
