@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 import pytest
+from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import judges
+from course_lib import compiler, judges
 
 X = jnp.arange(32 * 128.0).reshape(32, 128)
 REGULAR, DMA = pltpu.SemaphoreType.REGULAR, pltpu.SemaphoreType.DMA
@@ -130,7 +131,7 @@ def both_where_data_say_so(copy, first):
 LEFT = {
     "2 and 1": (
         by_steps(two_and_one, steps=1),
-        ("sem is signalled 2 times and waited for 1 time, so sem is left at 1",),
+        ("sem is signalled 2 times and waited for 1 time, so sem is left at 1", "A chip halts there if the"),
     ),
     "2 and 1 at each step": (
         by_steps(two_and_one),
@@ -205,3 +206,34 @@ def test_what_one_run_leaves_does_not_stand_in_the_next_ones_ledger():
     for _ in range(2):
         trial.traced.run(pltpu.InterpretParams(), trial.args)
         assert [(one.signalled, one.waited, one.held) for one in trial.traced.ledger.left] == [(8, 4, 4)]
+
+
+def leaves_scratch(x_ref, o_ref, sem):
+    two_and_one(sem)
+    o_ref[...] = 2 * x_ref[...]
+
+
+def leaves_scoped(x_ref, o_ref, sem):
+    pl.run_scoped(two_and_one, REGULAR)
+    o_ref[...] = 2 * x_ref[...]
+
+
+def leaves_the_barrier(x_ref, o_ref, sem):
+    two_and_one(pltpu.get_barrier_semaphore())
+    o_ref[...] = 2 * x_ref[...]
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", ["v5e", "v5p", "v6e"])
+def test_the_program_checks_the_semaphores_of_scratch_at_its_end_and_no_others(chip):
+    """What a verdict says of a chip: as many checks, whatever else is left above zero, as there is scratch."""
+
+    def checks(body, params=None, scratch=(REGULAR,)):
+        fn = pl.pallas_call(body, out_shape=X, scratch_shapes=scratch, compiler_params=params)
+        report = compiler.compile_tpu(fn, X, chip=chip, simulate=False)
+        return sum("shalt.err" in line for bundle in report.listing for line in bundle.instructions)
+
+    unchecked = checks(leaves_scratch, pltpu.CompilerParams(disable_semaphore_checks=True))
+    assert checks(leaves_scratch) == unchecked + 1
+    assert checks(leaves_scoped) == unchecked + 1
+    assert checks(leaves_the_barrier, pltpu.CompilerParams(collective_id=0)) == unchecked + 1

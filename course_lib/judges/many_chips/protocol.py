@@ -154,8 +154,8 @@ def _left_over(record: Record, order: Order) -> Complaint | None:
         if given > asked:
             return Complaint(
                 f"{record.semaphore_named(semaphore)} is left at {given - asked:,} when the kernel ends: "
-                f"{_amount(order, semaphore, given)} arrive, but {asked:,} are waited for. A chip does not reset it, "
-                "so the next kernel starts with that value.",
+                f"{_amount(order, semaphore, given)} arrive, but {asked:,} are waited for. A chip halts there if the "
+                "semaphore is scratch of the kernel; any other one keeps its value for the next kernel.",
                 "wait for everything that arrives: every copy at both ends, and every signal.",
             )
     return None

@@ -105,7 +105,8 @@ def _is_pending(task) -> bool:
 def left_over(walk: grid.Walk, ledger: Ledger) -> Complaint | None:
     """Report the first semaphore above zero at the end of a kernel, or copy that nobody waited for; None without one.
 
-    On a chip the next kernel finds it so, and its waits end too early.
+    The last instructions of a kernel halt the core if a semaphore of its scratch is above zero, says libtpu's program
+    for a v5e, v5p and v6e. They do not check the barrier or ``pl.run_scoped``, so a later kernel's waits end too early.
     """
     if not ledger.left:
         return None
@@ -128,8 +129,8 @@ def left_over(walk: grid.Walk, ledger: Ledger) -> Complaint | None:
     if call and call.steps > 1 and count.signalled % call.steps == count.waited % call.steps == 0:
         each = f" ({count.signalled // call.steps:,} and {count.waited // call.steps:,} at each of {call.steps} steps)"
     return Complaint(
-        f"{name} {has}{each}, so {name} is left at {count.held:,} when {who} ends. A chip does not reset it, so the "
-        "next kernel that gets this semaphore starts with that value.",
+        f"{name} {has}{each}, so {name} is left at {count.held:,} when {who} ends. A chip halts there if the "
+        "semaphore is scratch of the kernel; any other one keeps its value for the next kernel.",
         f"wait for everything that {cure}: {count.signalled:,}{' bytes' if copies else ''}.",
     )
 
