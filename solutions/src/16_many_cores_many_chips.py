@@ -215,7 +215,7 @@ checks.check("16.3", gathered)
 #
 # `halves_kernel_broken` sends the upper half of x to the right and the lower half to the left. So the upper half of a
 # device's result comes from its left neighbor, and the lower half from its right neighbor. The values are right in
-# every simulated run, but one line is wrong. Write the kernel again with this line repaired.
+# nearly every simulated run, but one line is wrong. Write the kernel again with this line repaired.
 
 
 # %% given="16.4"
@@ -370,8 +370,8 @@ checks.check("16.5", add_left)
 # *Difficulty 3 of 5. 8 minutes, 1 line.*
 #
 # `spread_kernel_broken` returns x / 2, plus a quarter of the left neighbor's x and an eighth of the right one's. It
-# scales x in a buffer and sends it from there. The values are right in the simulator, but a chip may return wrong
-# ones and crash later. Write the kernel again with one line changed, and leave the scratch as it is.
+# scales x in a buffer and sends it from there. The values are wrong in some simulated runs, and a chip halts when the
+# kernel ends. Write the kernel again with one line changed, and leave the scratch as it is.
 
 
 # %% given="16.6"
@@ -444,8 +444,8 @@ checks.check("16.6", spread)
 # *Difficulty 3 of 5. 18 minutes, 30 lines.*
 #
 # Write `gathered_both_ways(x)`, an all-gather like that of 16.3 that keeps both directions of the links busy. M is
-# even. For parts of 4 MiB it may take at most 0.55 times as long as a ring that passes everything one way, *predicted
-# (model)*. The check uses small arrays and counts their copies as 1,024 times as many bytes.
+# even. For parts of 4 MiB it may take at most 155.4 us, *predicted (model)*. That is 0.55 times as long as three copies
+# to the neighbor, one after another. The check uses small arrays and counts their copies as 1,024 times as many bytes.
 
 
 # %% answer="16.7"
@@ -498,8 +498,9 @@ checks.check("16.7", gathered_both_ways)
 # *Difficulty 2 of 5. 6 minutes, 3 lines.*
 #
 # Chips stand in two rows of `columns` chips each, and are numbered row by row, from 0. Each is linked to its
-# neighbors in the same row and in the same column, but no link joins the two ends of a row. A ring begins with chip 0
-# and goes along the first row. From there it follows links through all other chips and back to chip 0.
+# neighbors in the same row and in the same column, but no link joins the two ends of a row. A ring in the order of the
+# numbers would therefore copy to chips that are no neighbors. A better one begins with chip 0 and goes along the first
+# row. From there it follows links through all other chips and back to chip 0.
 # `at(place, columns)` returns the number of the chip at each place of the ring: chip 0 has place 0.
 
 
@@ -524,10 +525,10 @@ checks.check("16.8", at)
 #
 # Write `scattered(x)` from an empty cell. It receives x, float32[n * M, K], which is different on each device, and
 # returns float32[M, K], the sum over all devices of their rows `pl.ds(me * M, M)`. M is a multiple of 16. Half of
-# each device's rows travel to the right, and half to the left. For sums of 4 MiB per device it may take at most 0.6
-# times as long as the lesson's kernel, *predicted (model)*. All refs are in VMEM, which has room for two receive
-# buffers per direction, so a sender has to be sure that the buffer it sends to is free. The check uses n = 4, but
-# your code should work for any n from 3 on.
+# each device's rows travel to the right, and half to the left. For sums of 4 MiB per device it may take at most 169.6
+# us, *predicted (model)*, which is 0.6 times as long as three copies to the neighbor, one after another. All refs are
+# in VMEM, which has room for two receive buffers per direction, so a sender has to be sure that the buffer it sends to
+# is free. The check uses n = 4, but your code should work for any n from 3 on.
 
 # %% answer="16.9"
 scattered = None

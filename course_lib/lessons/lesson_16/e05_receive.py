@@ -17,8 +17,8 @@ EXERCISE = Exercise(
     hints=(
         "All four copies are under way at once. What does the receive semaphore count, and what does a wait subtract?",
         "Half of the bytes of two quarters are as many as one quarter. After the first wait, what has arrived?",
-        "Let quarter q arrive on recv_sem.at[q]. Nobody reads a part of x_ref as soon as it is sent, so one send "
-        "semaphore, on which all four are awaited at the end, is enough.",
+        "Let quarter q arrive on recv_sem.at[q]. One send semaphore is enough, because nothing overwrites x_ref, and "
+        "the four waits at the end together wait for all four copies.",
     ),
     points=2,
 )

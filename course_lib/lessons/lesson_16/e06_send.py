@@ -22,8 +22,8 @@ EXERCISE = Exercise(
     mesh=rings.EACH,
     hints=(
         "What does wait_recv() say about the copy that this device has started? Whose copy has arrived?",
-        "The second turn of the loop writes to scaled_ref. Is the copy of the first turn done with reading it?",
-        "Wait for both ends of the copy in each turn: copy.wait() in place of copy.wait_recv().",
+        "The second iteration writes to scaled_ref. Has the copy of the first iteration finished reading it?",
+        "Wait for both ends of the copy in each iteration: copy.wait() in place of copy.wait_recv().",
     ),
     points=2,
 )
