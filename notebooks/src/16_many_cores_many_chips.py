@@ -2,16 +2,15 @@
 # # Lesson 16: Many cores, many chips
 #
 # *60 minutes, then 88 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
-# 4 for grids and block indices, lesson 5 for copies by hand and their semaphores, and lesson 7 for tiled matmuls. You do
-# not need a TPU.*
+# 4 for grids and block indices, lesson 5 for copies by hand and their semaphores, and lesson 7 for tiled matmuls. You
+# do not need a TPU.*
 #
-# *This lesson is a draft.*
-#
-# So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device, and chips
-# are joined by links through which one chip can write into the memory of another. How much faster is a matmul on two
-# cores, or on four chips? The next cells compile the matmul of lesson 7 and an addition, both for a v5p and for a
-# v5e, which has only one core. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary"
-# for now, which means that their steps run in order.
+# So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device (lesson 4), and
+# chips are joined by links through which one chip can write into the memory of another. How much faster is a matmul on
+# two cores, or on four chips? The folded cell below has the matmul of lesson 7 and an addition, whose argument `marks`
+# becomes `dimension_semantics`. The cell after it compiles both, for a v5e with its one core and for a v5p. Axis 0 of
+# the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now, which means that their steps run
+# in order.
 #
 # No chip has run the kernels of this lesson. Cycles are *predicted (compiler)*, and times between chips are
 # *predicted (model)*, because the compiler's simulator does not count copies to other chips.
@@ -19,7 +18,7 @@
 # %%
 # FIRST CELL
 
-# %%
+# %% tags=["folded"]
 import contextlib
 import functools
 import io
@@ -83,6 +82,7 @@ def add(x, y, marks):
     )(x, y)
 
 
+# %%
 IN_ORDER, ROWS_SHARED = ("arbitrary",) * 3, ("parallel", "arbitrary", "arbitrary")
 square = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
 table = jax.ShapeDtypeStruct((6144, 1024), jnp.float32)
@@ -112,14 +112,13 @@ for chip in ("v5e", "v5p"):
 
 # %% [markdown]
 # On a v5p, marking axis 0 "parallel" halves the cycles of the matmul. It nearly halves the addition's cycles as well,
-# but not its time, because the addition is bound by HBM, which both cores share. On a v5e, which has one core,
-# the mark changes nothing.
+# but not its time: the addition is bound by HBM, which both cores share. On a v5e, which has one core, the mark changes
+# nothing.
 #
-# Now take four v5e chips. Each holds a quarter of the rows of x and a quarter of the columns of w, and computes its
-# own columns of the result. x has 2,048 rows of 2,048 elements, and w has 8,192 columns, all in bfloat16. The next
-# cell computes that one chip needs 349 us at the peak of its MXUs. Each of the four does a quarter of the work, but
-# it needs all rows of x, and three quarters of them are on the other chips. **Write down a second guess:** how long
-# do the four chips take? The answer comes at the end of the lesson.
+# Now take four v5e chips. x has 2,048 rows of 2,048 elements, and w has 8,192 columns, all in bfloat16. Each chip holds
+# a quarter of the rows of x and a quarter of the columns of w, and computes its own columns of the result. So it does a
+# quarter of the work, but it needs all rows of x, and three quarters of them are on the other chips. **Write down a
+# second guess:** how long do the four chips take? The answer comes at the end of the lesson.
 
 # %%
 v5e = chips.chip("v5e")
@@ -154,8 +153,9 @@ for marks in (ROWS_SHARED, REDUCTION_SHARED):
     print(judges.races_judge(small, jnp.dot, x, w))
 
 # %% [markdown]
-# The kernel compiles, and its cycles look just as good. On a chip, however, each core would add up half of the sum in
-# its own accumulator, and both would write to the same block of the result.
+# The kernel compiles, and its cycles look just as good. On a chip, however, each core would run half of the reduction
+# with an accumulator of its own. Only the first core clears it, only the second one stores it, and both copy their
+# output block to the same place in HBM.
 #
 # What if the steps cannot be divided evenly? **Predict** how the cycles on a v5p grow from one row of blocks to two
 # and three. In the last line of the table, axis 1, which has four steps, is marked "parallel" as well.
@@ -174,27 +174,28 @@ for name, marks in (
     print(f"{name:13}" + "".join(f"{count:11,}" for count in cycles))
 
 # %% [markdown]
-# If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, one core gets two
-# of them while the other waits. If both axes may be shared, the compiler splits the one whose steps it can divide
-# evenly. So mark every axis that may be parallel, and choose block sizes that give one of these axes an even number
-# of steps. Exercise 16.1 asks for the marks of five kernels.
+# If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, each core runs two
+# of them, because the second core repeats a row (`grid.cores` has the rule, read in the compiler's program). If both
+# axes may be shared, the compiler halves the first one with an even number of steps. So mark every axis that may be
+# parallel, and choose block sizes that give one of these axes an even number of steps. Exercise 16.1 asks for the marks
+# of five kernels.
 #
 # ## Links between chips
 #
-# The two cores of a v5p share one HBM, but every chip has its own. Data reach another chip only through a link.
-
+# The two cores of a v5p share one HBM, but every chip has its own. Within a slice, data reach another chip through
+# links. How fast are they?
 
 # %%
-print("chip    links   GB/s of a link, one way   us of a hop")
-for name in ("v5e", "v5p", "v6e"):
-    links = chips.links(name)
-    hop = "not published" if links.hop_s is None else f"{links.hop_s * 1e6:.0f}"
-    print(f"{name:6}{links.neighbours:7}{links.link_bandwidth / 1e9:18.0f}{'':14}{hop}")
-print(f"HBM of a v5e: {v5e.hbm_bandwidth / 1e9:.0f} GB/s")
+links = chips.links("v5e")
+hbm = v5e.hbm_bandwidth / links.link_bandwidth
+print(f"a link of a v5e: {links.link_bandwidth / 1e9:.0f} GB/s each way")
+print(f"its HBM:         {v5e.hbm_bandwidth / 1e9:.0f} GB/s, {hbm:.0f} times as much")
+print(
+    f"a hop:           {links.hop_s * 1e6:.0f} us, the time of {links.link_bandwidth * links.hop_s / 1e3:.0f} KB"
+)
 
 # %% [markdown]
-# The bandwidths and the latency of a hop are from the book "How to Scale Your Model". A link of a v5e carries 45 GB/s
-# each way, an eighteenth of the bandwidth of its HBM. In the time of a hop, 1 us, it could carry 45 KB.
+# The bandwidth of a link and the latency of a hop are from the book "How to Scale Your Model".
 #
 # > **mesh**: the devices of a program, arranged along named axes.
 # >
@@ -203,8 +204,8 @@ print(f"HBM of a v5e: {v5e.hbm_bandwidth / 1e9:.0f} GB/s")
 # Inside a `shard_map`, `lax.axis_size("d")` is the number of devices along the axis called "d", and
 # `lax.axis_index("d")` is the index of the device that runs the code. `P("d")` says that an array's first axis is
 # divided among the devices, and `P()` says that each device has all of it. The next cell has no kernel yet. It runs
-# on four of the eight CPU devices that the first cell set up, where the simulator will also run kernels for several
-# chips.
+# on four of the eight CPU devices that the first cell set up. The simulator will run kernels for several chips there,
+# too.
 
 
 # %%
@@ -219,9 +220,9 @@ with jax.set_mesh(mesh):
     print(jax.jit(fn)(jax.device_put(jnp.zeros(8), P("d"))))
 
 # %% [markdown]
-# We pass no `mesh=` to `shard_map`, so it takes the mesh from its context. The judges rely on that, because they run
-# the same function on CPU devices and compile it for chips. `judges.Mesh` describes the mesh and how the arrays are
-# divided, and `judges.judge_chips` asks four judges. The first of them, called `protocol`, is new.
+# We pass no `mesh=` to `shard_map`, so it takes the mesh from its context. The judges need that, because they run the
+# function on CPU devices and compile it for chips. `judges.Mesh` describes how the arrays are divided, and
+# `judges.judge_chips` asks four judges. The first of them, called `protocol`, is new.
 
 
 # %%
@@ -249,14 +250,16 @@ def time_us(one_device, *args, mesh=RING, **how):
 # > **ring**: an order of devices in which each passes data on to the next one, and the last to the first.
 #
 # The smallest kernel that talks to another chip sends x to the next device of a ring.
-# `pltpu.make_async_remote_copy(source, target, send_sem, recv_sem, device_id=...)` describes a remote copy. All
-# devices run the same kernel, so `target` is a ref of this kernel, but it stands for that buffer on the other device.
-# A remote copy has two ends, and each end has its own semaphore. The sender's `send_sem` counts the bytes that have
-# been read from the source, and the *receiver's* `recv_sem` counts the bytes that have arrived. So a device that
-# calls `copy.wait_recv()` waits for what its left neighbor sends, not for its own copy.
+# `pltpu.make_async_remote_copy(source, target, send_sem, recv_sem, device_id=...)` describes a remote copy. All devices
+# run the same kernel, so `target` is a ref of this kernel, but it stands for that buffer on the other device. Each end
+# of the copy has a semaphore. The sender's `send_sem` counts the bytes that have been read from the source, and the
+# *receiver's* `recv_sem` counts the bytes that have arrived. So a device that calls `copy.wait_recv()` waits for what
+# its left neighbor sends, not for its own copy.
 #
-# One chip may reach the kernel earlier than another. Before a device copies, it has to know that the receiver has
-# entered the kernel, because until then the receiver may use the memory of these buffers for something else.
+# One chip may reach the kernel earlier than another. A chip that has not entered it does not know the kernel's
+# semaphores ([JAX's page on distributed kernels](https://docs.jax.dev/en/latest/pallas/tpu/distributed.html)), and may
+# use the memory of its buffers for something else. So before a device copies, it has to know that the receiver has
+# entered the kernel.
 #
 # > **barrier semaphore**: a semaphore that exists before a kernel begins, and that devices signal to one another when
 # > they have entered it.
@@ -312,14 +315,14 @@ rows = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128)  # 8 for each de
 ask(permuted, rolled, rows)
 
 # %% [markdown]
-# `collective_id` selects the barrier semaphore that the kernel uses. Kernels whose devices signal each other in
-# different patterns must have different ids.
+# `collective_id` selects the barrier semaphore that the kernel uses. JAX's page asks for different ids where devices
+# signal each other in different patterns.
 #
 # The *protocol* judge records what each device does in one simulated run: copies, signals, waits, reads and writes.
-# The order of the events on one device is the same in every run. Between two devices only semaphores enforce an
-# order, and a semaphore is a counter: a wait ends when enough has arrived, no matter who sent it. From this the judge
-# works out which events are ordered in *every* run. If nothing orders two accesses to the same memory, it refuses the
-# kernel.
+# No branch depends on data, so the order of the events on one device is the same in every run. Between two devices only
+# semaphores enforce an order, and a semaphore is a counter: a wait ends when enough has arrived, no matter who sent it.
+# From this the judge works out which events are ordered in *every* run. If nothing orders two accesses to the same
+# memory, it refuses the kernel.
 #
 # Each of the four versions below lacks one wait or the barrier, or waits once too often. **Predict** for each whether
 # the values in the simulator are right, and what a chip might do.
@@ -349,28 +352,32 @@ for how in ({"sends": 0}, {"receives": 0}, {"receives": 2}, {"enters": False}):
     print()
 
 # %% [markdown]
-# Do these mistakes lead to wrong values? The next cell runs three of the versions in JAX's simulator, without a
-# judge. The version that waits twice would run forever.
+# Do these mistakes lead to wrong values? The next cell runs three of the versions once in JAX's simulator, without a
+# judge. The version that waits twice would run forever, because its two waits together need 8,192 bytes.
 
 
 # %%
 def simulated(one_device, x):
-    """Return the result of one run in JAX's simulator, without what it prints."""
-    with jax.set_mesh(mesh), contextlib.redirect_stdout(io.StringIO()):
+    """Return the result of one run in JAX's simulator, and what the simulator prints."""
+    printed = io.StringIO()
+    with jax.set_mesh(mesh), contextlib.redirect_stdout(printed):
         with pltpu.force_tpu_interpret_mode():
-            parts = jax.device_put(x, P("d"))
-            return np.asarray(jax.jit(RING.sharded(one_device))(parts))
+            o = jax.jit(RING.sharded(one_device))(jax.device_put(x, P("d")))
+            jax.effects_barrier()  # until then it may print
+    return np.asarray(o), printed.getvalue()
 
 
+print("version            values  a semaphore is left above zero")
 for how in ({"sends": 0}, {"receives": 0}, {"enters": False}):
-    print(
-        how, "right values:", bool((simulated(version(**how), rows) == rolled(rows)).all())
-    )
+    o, printed = simulated(version(**how), rows)
+    left = "the simulator says so" if "non-zero count" in printed else "-"
+    print(f"{how!s:19}{'right' if (o == rolled(rows)).all() else 'wrong':8}{left}")
 
 # %% [markdown]
-# The values are right even if the kernel does not wait for its own send, or has no barrier. Only the judge sees that
-# a device could leave the kernel while its x is still being read, or write to a device that has not entered it. The
-# second `wait_recv()` never ends, because the two waits together need 8,192 bytes and only 4,096 arrive.
+# Two of the three return right values. If the kernel does not wait for its send, the simulator prints that a semaphore
+# is left above zero. A chip halts in this case, because the last instructions of a compiled kernel check its scratch
+# semaphores. Nobody but the judge has noticed the missing barrier, without which a device may write to one that has not
+# entered the kernel.
 #
 # **Who makes the barrier?** A kernel with neither a `collective_id` nor a barrier of its own is right, too.
 # **Predict** why, and what the compiler says to the version above, which has a `collective_id` but no barrier.
@@ -385,17 +392,19 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 
 # %% [markdown]
 # Without `collective_id`, the compiler inserts a barrier at which all devices of the program meet before the kernel
-# begins. This is the simplest choice, but our model does not count its time. With `collective_id` you promise a
-# barrier of your own, which may wait for the neighbors alone and then takes one hop.
+# begins. In the program of libtpu 0.0.48 for a v5e 2x2, three chips signal chip 0, which then signals each of them.
+# This is the simplest choice, but it takes two hops or more, which our model does not count. With `collective_id` you
+# promise a barrier of your own, which may wait for the neighbors alone and then takes one hop. On long rings that is
+# not always enough, as you can see under *Further*.
 #
 # ## Round a ring
 #
-# An all-gather (lesson 3) needs n - 1 copies to the neighbor, one after another. In step 0 each device sends its own
-# part to the right, and in step s it passes on what it received in step s - 1. The kernel below follows one that JAX
-# itself ships, `ops.tpu.all_gather`. We have left out the second direction and the names of the steps, and added the
-# parameter `arrivals`, the number of receive semaphores. JAX's kernel uses one receive semaphore in all steps, as
-# ours does with `arrivals=1`. The kernel is well written, but it has a mistake. **Find it** before you run the cell:
-# four devices take three steps, so how far can device 3 get while device 0 is still in its first wait?
+# An all-gather (lesson 3) on a ring needs n - 1 copies to the neighbor, one after another. In step 0 each device sends
+# its own part to the right, and in step s it passes on what it received in step s - 1. The kernel below follows one
+# that JAX itself ships, `jax.experimental.pallas.ops.tpu.all_gather`, without its second direction. JAX's kernel uses
+# one receive semaphore in all steps of a direction, as ours does with `arrivals=1`. It is well written, but it has a
+# mistake. **Find it** before you run the cell: four devices take three steps, so how far can device 3 get while device
+# 0 is still in its first wait?
 
 
 # %% tags=["predict"]
@@ -435,17 +444,18 @@ GATHER = judges.Mesh(in_specs=(P("d"),), out_specs=P())
 ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 
 # %% [markdown]
-# Device 3 sends its own rows to device 0, and needs nothing from device 0 before it sends the next rows. These are
-# the rows of device 2 in step 1, and in step 2 those of device 1, which device 2 passed on. None of them depends on
-# device 0, so all three copies from device 3 to device 0 may be under way at once.
+# Device 3 needs nothing from device 0 before it sends again. In step 0 it sends its own rows, in step 1 those of device
+# 2, and in step 2 those of device 1, which device 2 passed on. None of them depends on device 0, so all three copies
+# from device 3 to device 0 may be under way at once.
 #
 # > **run-ahead**: a device gets several steps ahead of a neighbor, because it waits only for the neighbor on its
 # > other side.
 #
 # Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
 # they belong to, so half of the first part and half of the second end the wait. Device 0 then passes on a part that
-# has not fully arrived. JAX's documentation of distributed kernels describes the danger, but JAX's race detector
-# reported this mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)).
+# has not fully arrived. JAX's page on distributed kernels warns of this, but JAX's race detector reported the mistake
+# in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further*, the judge refuses JAX's own
+# kernel for the same reason.
 #
 # **Predict** how many receive semaphores are enough for four devices: two that alternate, or one for each step?
 
@@ -461,9 +471,8 @@ for arrivals in (2, 3):
 
 # %% [markdown]
 # The kernel needs one receive semaphore for each step, because device 3 can be two steps ahead. (One *send* semaphore
-# is enough, since each device waits until its copy has been sent before it starts the next one.) Alternatively,
-# device 0 can keep device 3 from running ahead by signaling when it is ready. A kernel that receives into only a few
-# buffers needs such a signal, and you will see one below.
+# is enough, since each device waits until its copy has been sent before it starts the next one.) A kernel that receives
+# into only a few buffers needs another cure, which you will see below: the receiver signals that it is ready.
 #
 # The picture shows the version that passes, and when each copy occupies its link, for parts of 4 MiB. **Look for one
 # thing:** what does a link do between two steps?
@@ -479,7 +488,6 @@ viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_4_
 
 # %% tags=["predict"]
 part = 4 * 2**20
-links = chips.links("v5e")
 print(
     f"three parts, three hops: {3 * (part / links.link_bandwidth + links.hop_s) * 1e6:.1f} us"
 )
@@ -490,16 +498,15 @@ print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 
 # %% [markdown]
 # Beyond the bound, the kernel takes a hop for its barrier and the time to copy its own part within the HBM. It could
-# hide that copy if it sent from x itself in the first step. Between two steps, each link is idle for a hop, because a
-# device passes a part on only when all of it has arrived.
+# hide that copy by sending from x itself in the first step, as the library's kernel does. Between two steps, each link
+# is idle for a hop, because a device passes a part on only when all of it has arrived.
 #
 # ## Both ways
 #
-# A link carries 45 GB/s in each direction, but the ring above uses only one of them. If half of each part travels the
-# other way, a step takes half of the time. The library's `collectives.all_gather` uses both directions. It also sends
-# no part further than halfway round, so two steps are enough on four devices: half of the opposite device's part
-# arrives from each side. **Predict** its time in multiples of the one-way ring's, for parts of 4 MiB and for parts of
-# 8 KiB.
+# A link carries 45 GB/s in each direction, but the ring above uses only one of them. The library's
+# `collectives.all_gather` uses both. It sends no part further than halfway round, so two steps are enough on four
+# devices: half of the opposite device's part arrives from each side. **Predict** its time in multiples of the one-way
+# ring's, for parts of 4 MiB and for parts of 8 KiB.
 
 # %% tags=["predict"]
 two_ways = functools.partial(collectives.kernel.launch, False, axis_name="d", sizes=None)
@@ -512,63 +519,25 @@ times = {
 for kib, one, two in zip(sizes, *times.values(), strict=True):
     print(f"{kib:5} KiB  {one:6.1f} us  {two:6.1f} us  {two / one:.2f}")
 
-# %% tags=["predict"]
-plt.rcParams.update(viz.PLOT_STYLE)
-fig, axes = plt.subplots(figsize=(6, 3))
-for name, us in times.items():
-    axes.loglog(sizes, us, marker="o", label=name)
-axes.set(xlabel="KiB of a part", ylabel="us, model", xticks=sizes, xticklabels=sizes)
-axes.minorticks_off()
-axes.legend()
-viz.plot_picture(
-    fig,
-    "For large parts both ways take half of the time. For small ones the curves come closer, as hops take the time.",
-)
-
 # %% [markdown]
 # From 512 KiB on, sending both ways halves the time, because the bytes take nearly all of it. A part of 8 KiB takes
-# only a fifth of a microsecond on a link, so there the hops take most of the time. The gain is then only that two
-# steps follow each other instead of three.
-#
-# Exercise 16.7 asks for a simpler kernel, which sends the two halves of each part all the way round in opposite
-# directions.
-#
-# ## Where the ring lies
-#
-# "To the right" means to the device with the next index, but the chips with these indices need not be neighbors. Say
-# the four chips of a v5e 2x2 are numbered row by row:
-#
-#     0 — 1
-#     |   |
-#     2 — 3
-#
-# Then no link joins 1 to 2, nor 3 to 0. The argument `ring=` of `schedule_chips` gives the order in which links join
-# the devices. **Predict** the time of the one-way ring on these chips, for parts of 4 MiB.
-
-# %% tags=["predict"]
-for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
-    us = time_us(one_way, rows, mesh=GATHER, scale=AS_4_MIB, ring=ring)
-    print(f"links join {ring}: {us:.1f} us, {us / times['one way'][-1]:.2f} x")
-
-# %% [markdown]
-# In each step two of the four copies take two hops and share links with the other copies, so the gather takes nearly
-# twice as long. The kernel is right, and only the order of the devices in the mesh is bad. `jax.make_mesh` knows how
-# chips are linked: given the devices that libtpu 0.0.48 describes for a v5e 2x2, it orders them as 0, 1, 3, 2. In
-# exercise 16.8 you find a ring through two longer rows.
+# only a fifth of a microsecond on a link, so there the hops take most of the time, and all that is gained is two steps
+# instead of three. Exercise 16.7 asks for a simpler kernel, which sends the two halves of each part all the way round
+# in opposite directions.
 #
 # ## Sums on the way
 #
 # > **reduce-scatter**: an operation between chips: each of n chips has an array of n parts, and at the end chip i has
 # > the sum of part i over all chips.
 #
-# A reduce-scatter is an all-gather run backwards. Each sum starts at the right neighbor of the device that is to have
-# it and travels to the right. Every device on the way adds its own part, and the sum arrives after n - 1 steps. A
-# device adds its part to a received sum at once, so the sum needs no place in the result, and the kernel below
-# receives into two alternating buffers.
+# In an all-gather a part travels from its device to all others; in a reduce-scatter a sum travels past all devices to
+# its own. Each sum starts at the right neighbor of the device that is to have it and travels to the right. Every device
+# on the way adds its own part, and the sum arrives after n - 1 steps. A device needs what it has received only until it
+# has added its part, so the kernel below receives into two alternating buffers.
 #
-# Two buffers make run-ahead more dangerous: a sender two steps ahead would overwrite a sum that has not been read. So
-# the receiver signals its left neighbor when a buffer is free, and from the third step on the sender waits for that
-# signal. **Before you run the cell:** which of the judges refuses the version without that signal?
+# Two buffers make run-ahead more dangerous, because a sender two steps ahead would overwrite a sum that has not been
+# read. So the receiver signals its left neighbor when a buffer is free, and from the third step on the sender waits for
+# that signal. **Before you run the cell:** which of the judges refuses the version without it?
 
 
 # %% tags=["predict"]
@@ -628,24 +597,26 @@ four = jnp.arange(32 * 512, dtype=jnp.float32).reshape(32, 512) % 97
 ask(scattered, summed, four, mesh=SCATTER)
 print()
 ask(functools.partial(scattered, asks_for_room=False), summed, four, mesh=SCATTER)
+us = time_us(scattered, four, mesh=SCATTER, scale=AS_4_MIB)
+print(f"\nsums of 4 MiB, with the signal: {us:.1f} us")
 
 # %% [markdown]
 # A device must not signal that a buffer is free if no later step needs it. The extra signal would stay in the
-# semaphore when the kernel ends, and the next kernel could mistake it for its own. The protocol judge refuses that
-# mistake, too, as the bug zoo shows.
+# semaphore, and a chip halts at the end of such a kernel. The protocol judge refuses this mistake, too ([the bug
+# zoo](../docs/zoo.md)).
 #
-# If an all-gather follows, every device has the whole sum, and the two together are an all-reduce. Both move the same
-# number of bytes over the links, so an all-reduce needs the links for twice as long as either.
+# Sums of 4 MiB take as long as three parts of 4 MiB in an all-gather, and the hop of the barrier. If an all-gather
+# follows, every device has the whole sum. The two together are an all-reduce, which therefore takes twice as long as
+# either.
 #
 # ## Multiply while it travels
 #
 # > **collective matmul**: a matmul that has an operand spread over several chips, and computes with the parts that
 # > have arrived while others travel.
 #
-# We return to the four chips of the opening, each of which has a part of the rows of x and its own columns of w. If
-# they gather first and multiply afterwards, either the MXUs or the links are always idle. The kernel below starts to
-# pass a part on *before* it multiplies it. With `overlaps=False` it waits for the copy first, so copies and matmuls
-# alternate, which takes as long as a gather followed by all matmuls.
+# Back to the four chips of the opening. If they gather first and multiply afterwards, either the MXUs or the links are
+# always idle. The kernel below starts to pass a part on *before* it multiplies it. With `overlaps=False` it waits for
+# the copy first, so copies and matmuls alternate, which takes as long as a gather followed by all matmuls.
 
 
 # %%
@@ -697,13 +668,14 @@ w = jax.random.normal(keys[1], (128, 1024), jnp.bfloat16)  # 256 columns for eac
 ask(multiplied, whole_product, x, w, mesh=MATMUL)
 
 # %% [markdown]
-# These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. The model can also
-# count the time that the core computes. We tell it to count each of the four matmuls, at the peak of the MXUs, when
-# the core stores its result. **Predict** both times, with and without overlap, if a copy takes 46.6 us plus a hop of
-# 1 us, and a matmul takes 21.8 us.
+# These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. (A kernel for that
+# size divides its matmuls into blocks, as `collectives.all_gather_matmul` does.) The model can also count the time of
+# the core: the folded cell counts each of the four matmuls at the peak of the MXUs. **Predict** both times, with and
+# without overlap, if a copy takes 46.6 us plus a hop of 1 us, and a matmul takes 21.8 us. In the chart that follows,
+# **look for one thing:** what does the core wait for after each of its first three matmuls?
 
 
-# %% tags=["predict"]
+# %% tags=["folded", "predict"]
 def work(event):
     """Return the seconds of the matmul whose result the core stores at an event."""
     if event.buffer.space != "vmem" or not event.part:
@@ -728,7 +700,8 @@ print(
 for name, schedule in schedules.items():
     print(f"{name:20} {schedule.seconds * 1e6:6.1f} us")
 
-# %% tags=["predict"]
+
+plt.rcParams.update(viz.PLOT_STYLE)
 fig, both = plt.subplots(2, 1, figsize=(7, 3.2), sharex=True, layout="tight")
 for axes, (name, schedule) in zip(both, schedules.items(), strict=True):
     for y, lane in enumerate(("core of 0", "link 3 to 0")):
@@ -744,13 +717,6 @@ viz.plot_picture(
     fig,
     "Above, core and link take turns. Below, the core multiplies one part while the link brings the next one.",
 )
-
-# %% [markdown]
-# The player shows the overlapped version on all four devices. **Look for one thing:** what does a core wait for after
-# each of its first three matmuls?
-
-# %%
-viz.ring_player(schedules["overlapped"])
 
 # %% [markdown]
 # The core waits for the next part. With overlap, three of the four matmuls add no time, because each is shorter than
@@ -779,15 +745,15 @@ for line in main.splitlines():
         print(line.strip().split(", kind")[0].split(", channel")[0])
 
 # %% [markdown]
-# XLA emits a single all-gather here, and the fusion that multiplies takes its whole result, so nothing overlaps. We
-# cannot predict how long this all-gather takes, because the compiled program names an algorithm, but not its copies.
-# We only know that no algorithm can beat the bound. For parts of 4 MiB on four devices, two links cannot bring the
-# bytes in less than 139.8 us, and the library's kernel needs 142.8 us ([the table of results](../docs/results.md)).
-# If XLA comes as close, a kernel for a gather *alone* gains nothing.
+# By default, XLA emits a single all-gather here, and the fusion that multiplies takes its whole result, so no matmul
+# begins before the gather has ended. We cannot predict how long this all-gather takes, because the compiled program
+# names an algorithm, but not its copies. We only know that no algorithm can beat the bound. For parts of 4 MiB on four
+# devices, two links cannot bring the bytes in less than 139.8 us, and the library's kernel needs 142.8 us ([the table
+# of results](../docs/results.md)). If XLA comes as close, a kernel for a gather *alone* gains nothing.
 #
 # So begin with `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a
-# kernel, or take one from `kernels.collectives`, in three cases: if a matmul can hide the time of the copies, if hops
-# dominate and you can do with fewer of them, or if no collective brings the data where you need them.
+# kernel, or take one from `kernels.collectives`, if a matmul can hide the time of the copies, if hops dominate and you
+# can do with fewer of them, or if no collective brings the data where you need them.
 #
 # ## The guess
 #
@@ -821,9 +787,8 @@ for name, us in (
 # started?</summary> You know nothing about it. wait_recv() waits for what another device sends here, while
 # wait_send() waits until your own copy has read its source.</details>
 #
-# <details><summary>3. Why can a kernel with a wrong barrier return right values in every run you try?</summary> All
-# devices usually enter at nearly the same time, and in the simulator their buffers exist early enough. The barrier
-# matters when one of them is late.</details>
+# <details><summary>3. Why can a kernel with a wrong barrier return right values in every run you try?</summary> The
+# barrier matters only when a device is late, and in your runs all devices may have entered in time.</details>
 #
 # <details><summary>4. A ring of eight gathers parts of 4 KiB. Does using both directions halve the time?</summary>
 # Not quite, and the bytes hardly matter: a part takes 0.1 us on a link, and a hop takes 1 us. If parts come from both
@@ -921,6 +886,115 @@ for cores in (1, 2):
     print(f"v5p, {cores} core{'s' * (cores > 1)}: {report.cycles:,} cycles")
 
 # %% [markdown]
+# ### Where the ring lies
+#
+# "To the right" means to the device with the next index. On a v5e 2x2, libtpu numbers the chips row by row:
+#
+#     0 — 1
+#     |   |
+#     2 — 3
+#
+# No link joins 1 to 2, nor 3 to 0. The argument `ring=` of `schedule_chips` gives the order in which links join the
+# devices. **Predict** the time of the one-way ring on these chips, for parts of 4 MiB.
+
+# %% tags=["predict"]
+for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
+    us = time_us(one_way, rows, mesh=GATHER, scale=AS_4_MIB, ring=ring)
+    print(f"links join {ring}: {us:.1f} us, {us / times['one way'][-1]:.2f} x")
+
+# %% [markdown]
+# In our model, two of the four copies of each step take two hops, over links that other copies need, so the gather
+# takes nearly twice as long. (JAX's page advises against copies to chips that are no neighbors.) The kernel is right,
+# and only the order of the devices in the mesh is bad. `jax.make_mesh` knows how chips are linked: given the devices
+# that libtpu 0.0.48 describes for a v5e 2x2, it orders them as 0, 1, 3, 2.
+#
+# ### JAX's own kernel
+#
+# Does the kernel that JAX ships have the mistake that we found in ours? The judge can ask it. The call below is that of
+# `all_gather`, without the `shard_map` around it.
+
+
+# %%
+from jax.experimental.pallas.ops.tpu import all_gather as of_jax
+
+
+def gathered_by_jax(x):
+    body = functools.partial(
+        of_jax.ag_kernel, axis_name="d", mesh=jax.sharding.get_abstract_mesh()
+    )
+    return pl.pallas_call(
+        body,
+        out_shape=jax.ShapeDtypeStruct((lax.axis_size("d"), *x.shape), x.dtype),
+        in_specs=[VMEM],
+        out_specs=VMEM,
+        scratch_shapes=((DMA, DMA), (DMA, DMA)),
+        compiler_params=pltpu.CompilerParams(collective_id=0),
+    )(x)
+
+
+more_rows = jnp.arange(64 * 128, dtype=jnp.float32).reshape(64, 128)  # in halves of 8 rows
+ask(gathered_by_jax, stacked, more_rows, mesh=GATHER)
+
+# %% [markdown]
+# ### Twice in a row
+#
+# A barrier semaphore is a counter, too. The next kernel permutes twice, with a barrier before each, as two calls with
+# the same `collective_id` would. **Predict** what the protocol judge says for four devices and for eight.
+
+
+# %% tags=["predict"]
+def permuted_twice(x, again=False):
+    def twice_kernel(x_ref, o_ref, send_sem, recv_sem, again_sem):
+        _, right, left = neighbors()
+        for call in range(2):
+            enter_together()
+            if again:
+                for device in (left, right):
+                    pl.semaphore_signal(again_sem, 1, device_id={"d": device})
+                pl.semaphore_wait(again_sem, 2)
+            sems = send_sem.at[call], recv_sem.at[call]
+            copy = pltpu.make_async_remote_copy(
+                x_ref, o_ref.at[call], *sems, device_id={"d": right}
+            )
+            copy.start()
+            copy.wait()
+
+    return pl.pallas_call(
+        twice_kernel,
+        out_shape=jax.ShapeDtypeStruct((2, *x.shape), x.dtype),
+        in_specs=[HBM],
+        out_specs=HBM,
+        scratch_shapes=[DMA((2,)), DMA((2,)), pltpu.SemaphoreType.REGULAR],
+        compiler_params=pltpu.CompilerParams(collective_id=0),
+    )(x)
+
+
+def rolled_twice(x, devices):
+    return jnp.stack([jnp.roll(x, x.shape[0] // devices, axis=0)] * 2)
+
+
+for devices, again in ((4, False), (8, False), (8, True)):
+    mesh = judges.Mesh(in_specs=(P("d"),), out_specs=P(None, "d"), shape=(devices,))
+    fn = mesh.sharded(functools.partial(permuted_twice, again=again))
+    reference = functools.partial(rolled_twice, devices=devices)
+    x = jnp.arange(devices * 8 * 128, dtype=jnp.float32).reshape(-1, 128)
+    where = {
+        "mesh": (devices,),
+        "in_specs": mesh.in_specs,
+        "topology": f"v5e:2x{devices // 2}",
+    }
+    protocol, *_ = judges.judge_chips(fn, reference, x, **where)
+    print(
+        f"{devices} devices, {'two barriers' if again else 'one barrier'} each time:\n{protocol}\n"
+    )
+
+# %% [markdown]
+# With eight devices, device 0 can finish and enter again before device 2 has entered at all, because what it receives
+# comes from device 7. It then signals device 1 a second time. These two signals end the wait of device 1, which copies
+# to device 2 too early. With four devices this cannot happen, since device 0 receives from device 3, which has waited
+# for device 2. An all-gather is safe on any ring, because no device leaves it before all have entered. JAX's page cures
+# the rest with a second barrier on a semaphore of the kernel's own, as `again=True` does.
+#
 # ### Sixteen chips
 #
 # Does a kernel that is right on four devices also compile for sixteen? The simulator would take long, but the
