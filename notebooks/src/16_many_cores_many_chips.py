@@ -180,6 +180,14 @@ for name, marks in (
 # parallel, and choose block sizes that give one of these axes an even number of steps. Exercise 16.1 asks for the marks
 # of five kernels.
 #
+# The picture shows the grid with three rows of blocks, and which core runs which step. **Mark its axes:** which marks
+# give both cores the same number of steps, without repeating any, and without an output block that both write?
+
+# %%
+three_rows = jax.ShapeDtypeStruct((1536, 2048), jnp.bfloat16)
+viz.core_splitter(functools.partial(matmul, marks=ROWS_SHARED), three_rows, square)
+
+# %% [markdown]
 # ## Links between chips
 #
 # The two cores of a v5p share one HBM, but every chip has its own. Within a slice, data reach another chip through
