@@ -158,6 +158,8 @@ def add_one(x_ref, o_ref):
         ((3, 2, 100), jnp.int8, 3 * 4 * 128),
         ((300,), jnp.bfloat16, 512 * 2),
         ((300,), jnp.int8, 512),
+        ((64, 128), jnp.int4, 64 * 128 // 2),
+        ((3, 128), jnp.int4, 8 * 128 // 2),
         ((5, 128), jnp.bool_, 8 * 128 * 4),
         ((3, 128), np.float32, 4 * 128 * 4),
         ((1024,), np.float32, 4096),
@@ -177,6 +179,7 @@ def test_legal_sizes():
     assert cost.legal_sizes(4096, axis=0, rank=1, dtype=jnp.bfloat16)[0] == 256
     assert cost.legal_sizes(6, axis=0, rank=3) == [1, 2, 3, 6]
     assert cost.legal_sizes(96, axis=0, rank=2, dtype=jnp.int8) == [32, 96]
+    assert cost.legal_sizes(128, axis=0, rank=2, dtype=jnp.int4) == [64, 128]
     with pytest.raises(ValueError, match="length=0 is not the length of an axis"):
         cost.legal_sizes(0, axis=0, rank=1)
     with pytest.raises(ValueError, match="axis=2 is not an axis of an array of rank 2: say -2 to 1."):

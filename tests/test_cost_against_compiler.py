@@ -127,6 +127,8 @@ def copy_blocks(shape, block, dtype, scratch=(), mode=None):
         dict(shape=(2, 128), block=(2, 128), dtype=jnp.int8),
         dict(shape=(300,), block=(300,), dtype=jnp.bfloat16),
         dict(shape=(1200,), block=(1200,), dtype=jnp.int8),
+        dict(shape=(256, 512), block=(64, 512), dtype=jnp.int4),
+        dict(shape=(40, 128), block=(40, 128), dtype=jnp.uint4),
     ],
     ids=str,
 )
@@ -247,7 +249,9 @@ def test_a_call_without_a_grid_has_no_smaller_blocks():
 
 
 @needs_libtpu
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8, jnp.bool_], ids=["f32", "bf16", "int8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", [jnp.float32, jnp.bfloat16, jnp.int8, jnp.int4, jnp.bool_], ids=["f32", "bf16", "int8", "int4", "bool"]
+)
 def test_legal_sizes_are_those_the_compiler_takes(dtype):
     """Of all multiples of 8 rows up to 64: libtpu 0.0.48 refuses what is not legal; 0.0.50 takes more for int8."""
     legal = cost.legal_sizes(64 * 7, axis=0, rank=2, dtype=dtype, even=False)

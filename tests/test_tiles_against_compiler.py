@@ -82,9 +82,9 @@ def until_row_major(rng, draw, dtype):
     return plain(rng, shape, dtype)
 
 
-def draw(kind: str, rng):
+def draw(kind: str, rng, dtypes=DTYPES):
     """One window of a class: shape, dtype, block, index."""
-    dtype, n = DTYPES[rng.integers(3)], lambda low, high: int(rng.integers(low, high))
+    dtype, n = dtypes[rng.integers(len(dtypes))], lambda low, high: int(rng.integers(low, high))
     if kind == "a column":
         return plain(rng, (LARGE + n(0, 5000), 1), dtype)
     if kind == "half the lanes":
@@ -112,7 +112,22 @@ SEEDS = range(8)
 )
 def test_a_copy_moves_what_the_compiler_copies(kind, seed):
     rng = np.random.default_rng([CLASSES.index(kind), seed])
-    windows = [draw(kind, rng) for _ in range(1 if kind in NARROW else 3)]
+    compare([draw(kind, rng) for _ in range(1 if kind in NARROW else 3)])
+
+
+HALF_BYTES = ["a row", "few rows", "ragged", "three axes", "a window"]  # libtpu stores no int4 vectors in pieces
+
+
+@pytest.mark.parametrize(
+    "kind, seed", daily(("ragged", 0), of=[(kind, seed) for kind in HALF_BYTES for seed in range(3)])
+)
+def test_a_copy_of_int4_moves_half_bytes(kind, seed):
+    rng = np.random.default_rng([CLASSES.index(kind), seed])
+    compare([draw(kind, rng, [jnp.int4, jnp.uint4]) for _ in range(3)])
+
+
+def compare(windows):
+    """Compare the copies that are counted with those in the compiler's program."""
     fn, *args = in_one_step(windows)
     rows = cost.traffic(grid.walk(fn, *args))
     report = compiler.compile_tpu(fn, *args, simulate=False)

@@ -150,11 +150,11 @@ def test_illegal_sizes_are_named_with_the_nearest_legal_ones(fn, args, shapes, s
     assert says in said(table)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8], ids=["f32", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8, jnp.int4], ids=["f32", "bf16", "int8", "int4"])
 @pytest.mark.parametrize("shape", [(3000,), (200, 700), (3, 200, 300)], ids=str)
 def test_legal_means_what_cost_calls_legal(shape, dtype):
     rank, numbers = len(shape), jnp.dtype(dtype)
-    row = {"name": "x_ref", "array": list(shape), "dtype": numbers.name, "itemsize": numbers.itemsize, "rule": True}
+    row = {"name": "x_ref", "array": list(shape), "dtype": numbers.name, "itemsize": grid.bits(dtype) / 8, "rule": True}
     for axis, length in enumerate(shape):
         legal = set(cost.legal_sizes(length, axis=axis, rank=rank, dtype=dtype, even=False))
         tried = [[*shape[:axis], size, *shape[axis + 1 :]] for size in range(1, length + 1)]

@@ -43,8 +43,8 @@ def _sentence(rows: list[Traffic], operand: grid.Operand) -> str:
     """Write one sentence about operands of the same shape and dtype."""
     names = list(dict.fromkeys(row.name for row in rows))
     lie, their = ("lies", "Its") if len(names) == 1 else ("lie", "Their")
-    size, tile = operand.dtype.itemsize, grid.tile(operand.shape, operand.dtype)[-2:]
-    one, stored = size * operand.shape[-1], size * -(-operand.shape[-1] // tile[-1]) * tile[-1]
+    size, tile = grid.bits(operand.dtype) / 8, grid.tile(operand.shape, operand.dtype)[-2:]
+    one, stored = (int(size * n) for n in (operand.shape[-1], -(-operand.shape[-1] // tile[-1]) * tile[-1]))
     each = f": a row of {one:,} bytes moves {stored:,}" if len(tile) == 2 and stored >= MUCH * one else ""
     array, ratio = f"{operand.dtype}[{','.join(map(str, operand.shape))}]", rows[0].bytes / rows[0].payload
     return (

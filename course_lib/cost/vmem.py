@@ -44,8 +44,8 @@ def padded_shape(shape: Sequence[int], dtype=np.float32) -> tuple[int, ...]:
     """Return the shape that an array takes in VMEM, with its padding.
 
     Lanes are padded to a multiple of 128; sublanes to a power of two up to 8, then to a multiple of 8. There are at
-    least as many rows as a word of 4 bytes holds, 2 of bf16 and 4 of int8; a vector is padded to 128 words. This is how
-    libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
+    least as many rows as a word of 4 bytes holds, 2 of bf16, 4 of int8 and 8 of int4; a vector is padded to 128 words.
+    This is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
     """
     *rest, lanes = shape or (1,)
     words = grid.rows_in_a_word(held_as(dtype))
@@ -57,7 +57,7 @@ def padded_shape(shape: Sequence[int], dtype=np.float32) -> tuple[int, ...]:
 
 def padded_bytes(shape: Sequence[int], dtype) -> int:
     """Return the bytes of an array in VMEM, padding included."""
-    return math.prod(padded_shape(shape, dtype)) * held_as(dtype).itemsize
+    return math.prod(padded_shape(shape, dtype)) * grid.bits(held_as(dtype)) // 8
 
 
 def held_as(dtype) -> np.dtype:
@@ -71,11 +71,11 @@ def legal_sizes(
     """Return the block sizes that the TPU accepts along one axis of an array, ascending and always with ``length``.
 
     ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
-    one before it a multiple of 8, or of 32 for one-byte elements (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as
-    int32, may have 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4
-    bytes. Other axes are free. (Rules without a source are checks in jax/_src/pallas/mosaic/lowering.py.) ``even``
-    keeps only sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, or an
-    axis that does not exist.
+    one before it a multiple of 8, or of 32 for one-byte elements and 64 for half a byte (libtpu 0.0.48 refuses others;
+    bool, held as int32, may have 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128
+    words of 4 bytes. Other axes are free. (Rules without a source are checks in jax/_src/pallas/mosaic/lowering.py.)
+    ``even`` keeps only sizes that divide the length, so that no block is ragged. Raises ValueError for a length below
+    1, or an axis that does not exist.
     """
     if length < 1:
         raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
@@ -88,7 +88,8 @@ def legal_sizes(
         chunk = target.lanes * target.sublanes
         sizes = {n for n in range(chunk, length, chunk)} | {1 << p for p in range(40) if least <= 1 << p < length}
     else:
-        rows = target.sublanes * (4 if held_as(dtype).itemsize == 1 else 1)
+        words = grid.rows_in_a_word(held_as(dtype))
+        rows = target.sublanes * (words if words >= 4 else 1)
         step = {0: target.lanes, 1: rows}.get(behind, 1)
         sizes = set(range(step, length, step))
     return sorted(n for n in sizes | {length} if not even or length % n == 0)

@@ -26,7 +26,7 @@ from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.origin import made_by, unread
 from course_lib.grid.pipelines import inner_pipelines
-from course_lib.grid.tiles import moved_bytes, registers, rows_in_a_word, stored_bytes, tile
+from course_lib.grid.tiles import bits, moved_bytes, registers, rows_in_a_word, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
 from course_lib.grid.visits import Return, returns
@@ -49,6 +49,7 @@ __all__ = [
     "Use",
     "Walk",
     "accumulators",
+    "bits",
     "body",
     "broken_promise",
     "cores",

@@ -29,7 +29,7 @@ class Copy:
     @property
     def payload(self) -> int:
         """Bytes of the elements that one such copy is asked for."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return int(np.prod(self.shape, dtype=np.int64)) * tiles.bits(self.dtype) // 8
 
     @property
     def bytes(self) -> np.ndarray:

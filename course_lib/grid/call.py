@@ -104,7 +104,7 @@ class Operand:
         """Bytes of each step's block that lie inside the array, int64[S] (the last block may be ragged)."""
         starts = self.starts
         ends = np.minimum(starts + np.array(self.block_shape, np.int64), np.array(self.shape, np.int64))
-        return np.maximum(ends - np.maximum(starts, 0), 0).prod(axis=1) * self.dtype.itemsize
+        return np.maximum(ends - np.maximum(starts, 0), 0).prod(axis=1) * tiles.bits(self.dtype) // 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

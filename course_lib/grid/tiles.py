@@ -8,6 +8,7 @@ tests/test_tiles_against_compiler.py checks it again.
 import math
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 LANES = 128
@@ -19,9 +20,9 @@ _WORD = 4  # bytes: narrower elements of neighbouring rows share a word
 def tile(shape: Sequence[int], dtype) -> tuple[int, ...]:
     """Return the elements of a tile along each axis of an array; 1 along the axes before the last two.
 
-    A tile has 8 rows, or 1, 2 or 4 if the array has no more; but at least 2 of bf16 and 4 of int8, since those share
-    words of 4 bytes. An int8 array whose rows are a multiple of 32 has tiles of 32 rows. An array of one axis is copied
-    in pieces of 128 words.
+    A tile has 8 rows, or 1, 2 or 4 if the array has no more; but at least 2 of bf16, 4 of int8 and 8 of int4, since
+    those share words of 4 bytes. An int8 array whose rows are a multiple of 32 has tiles of 32 rows, and an int4 array
+    whose rows are a multiple of 64 has tiles of 64. An array of one axis is copied in pieces of 128 words.
     """
     packed = rows_in_a_word(dtype)
     if len(shape) < 2:
@@ -30,12 +31,17 @@ def tile(shape: Sequence[int], dtype) -> tuple[int, ...]:
 
 
 def rows_in_a_word(dtype) -> int:
-    """Return how many rows a word of 4 bytes holds: 1 of f32, 2 of bf16, 4 of int8."""
-    return max(1, _WORD // np.dtype(dtype).itemsize)
+    """Return how many rows a word of 4 bytes holds: 1 of f32, 2 of bf16, 4 of int8, 8 of int4."""
+    return max(1, 8 * _WORD // bits(dtype))
+
+
+def bits(dtype) -> int:
+    """Return the bits that an element takes in HBM and VMEM: 4 of int4, for which NumPy says a whole byte."""
+    return jax.dtypes.itemsize_bits(np.dtype(dtype))
 
 
 def _tile_rows(rows: int, packed: int) -> int:
-    if packed == _WORD and rows % (_ROWS * packed) == 0:
+    if packed >= _WORD and rows % (_ROWS * packed) == 0:
         return _ROWS * packed
     return max(packed, _ROWS if rows > _ROWS // 2 else 1 << max(rows - 1, 0).bit_length())
 
@@ -43,7 +49,7 @@ def _tile_rows(rows: int, packed: int) -> int:
 def stored_bytes(shape: Sequence[int], dtype) -> int:
     """Return the bytes that an array takes in HBM, with its padding."""
     whole = (_up(n, t) for n, t in zip(shape, tile(shape, dtype), strict=True))
-    return math.prod(whole) * np.dtype(dtype).itemsize
+    return math.prod(whole) * bits(dtype) // 8
 
 
 def registers(shape: Sequence[int], dtype) -> int:
@@ -80,7 +86,7 @@ def moved_bytes(
         last = (end[:, -2] == shape[-2]) & (not one_behind_another)
         unit = np.where((np.arange(len(shape)) == len(shape) - 2) & ~last[:, None], words, unit)
     tiles = np.where(end > first, -(-end // unit) - first // unit, 0)
-    return (tiles * unit).prod(axis=1) * np.dtype(dtype).itemsize
+    return (tiles * unit).prod(axis=1) * bits(dtype) // 8
 
 
 def _up(n: int, multiple: int) -> int:

@@ -31,5 +31,7 @@ class Bug:
         """What is put before the judges."""
         if self.gradient:
             asked = judges.Gradient(zeros=False)
-            return judges.gradient.trials(asked, self.fn, self.reference, [judges.trial.arrays(self.args)], self.chip)[0]
+            return judges.gradient.trials(asked, self.fn, self.reference, [judges.trial.arrays(self.args)], self.chip)[
+                0
+            ]
         return judges.Trial(self.fn, self.reference, self.args, self.chip)

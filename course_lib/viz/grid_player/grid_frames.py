@@ -193,7 +193,7 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
         return
     for scratch in call.scratch:
         if scratch.memory_space in ("vmem", "smem"):
-            size = int(np.prod(scratch.shape, dtype=np.int64)) * scratch.dtype.itemsize
+            size = int(np.prod(scratch.shape, dtype=np.int64)) * grid.bits(scratch.dtype) // 8
             yield (
                 f"Also in {scratch.memory_space.upper()}: {scratch.name}, {scratch.dtype}{list(scratch.shape)}, "
                 f"{text.size(size)} of scratch that is kept from step to step."

@@ -37,7 +37,7 @@ export function verdict(data, shapes, buffers) {
 const least = (row) => 128 * Math.max(1, Math.floor(4 / row.itemsize));
 function unitOf(row, axis) {
   if (row.array.length === 1) return 1024;
-  return { 0: 128, 1: row.itemsize === 1 ? 32 : 8 }[row.array.length - 1 - axis] ?? 1;
+  return { 0: 128, 1: row.itemsize <= 1 ? 32 / row.itemsize : 8 }[row.array.length - 1 - axis] ?? 1;
 }
 function takes(size, row, axis) {
   const power = row.array.length === 1 && size >= least(row) && isPower(size);

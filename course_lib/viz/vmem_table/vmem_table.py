@@ -158,12 +158,17 @@ def _unit(row: dict, axis: int) -> int:
     behind = len(row["array"]) - 1 - axis
     if len(row["array"]) == 1:
         return 1024
-    return {0: 128, 1: 32 if row["itemsize"] == 1 else 8}.get(behind, 1)
+    return {0: 128, 1: 8 * _words(row) if row["itemsize"] <= 1 else 8}.get(behind, 1)
 
 
 def _least(row: dict) -> int:
     """Return the smallest power of two that is a legal block of a vector."""
-    return 128 * max(1, 4 // row["itemsize"])
+    return 128 * _words(row)
+
+
+def _words(row: dict) -> int:
+    """Return how many rows share a word of 4 bytes."""
+    return max(1, int(4 / row["itemsize"]))
 
 
 def _by(shape: Sequence[int]) -> str:
@@ -183,7 +188,7 @@ def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
                 "purpose": buffer.purpose,
                 "shape": list(buffer.shape),
                 "dtype": np.dtype(buffer.dtype).name,
-                "itemsize": cost.held_as(buffer.dtype).itemsize,
+                "itemsize": _itemsize(buffer.dtype),
                 "unit": buffer.unit,
                 "buffers": buffer.buffers,
                 "array": array,  # the operand's whole shape; None for scratch and for a pipeline in the body
@@ -192,6 +197,12 @@ def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
             }
         )
     return rows
+
+
+def _itemsize(dtype) -> float:
+    """Return the bytes of an element in VMEM, half a byte of int4."""
+    bits = grid.bits(cost.held_as(dtype))
+    return bits / 8 if bits < 8 else bits // 8
 
 
 def _asked(walk: grid.Walk) -> int | None:
