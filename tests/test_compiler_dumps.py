@@ -187,6 +187,18 @@ def test_unknown_text_gives_no_answer_instead_of_a_crash(text):
     assert hlo.read(text) == hlo.Module()
 
 
+def test_an_asynchronous_slice_reads_what_it_brings():
+    array, part = "bf16[2048,128]{1,0:T(8,128)(2,1)}", "bf16[512,128]{1,0:T(8,128)(2,1)S(1)}"
+    text = f"""ENTRY %main (x: bf16[2048,128]) -> bf16[512,128] {{
+  %x = {array} parameter(0)
+  %slice-start = (({array}), {part}, s32[]{{:S(2)}}) slice-start(%x), slice={{[0:512], [0:128]}}
+  ROOT %slice-done = {part} slice-done(%slice-start)
+}}
+"""
+    (op,) = hlo.read(text).ops
+    assert (op.operands, op.results) == ((512 * 128 * 2,), (0,)), "of HBM; the result is in VMEM"
+
+
 def test_an_empty_folder_is_an_empty_dump(tmp_path):
     assert dump.read(tmp_path) == dump.Dump(cycles={}, alike={}, programs={}, time_split={}, vmem=())
 

@@ -146,12 +146,14 @@ def _op(
     tag = _TAG.search(i.text)
     arrays = _arrays(i.type)
     if i.opcode in ("copy-start", "async-start", "slice-start"):
-        arrays = arrays[:1] if i.opcode == "copy-start" else arrays[-2:-1]  # the rest repeats the operand
+        arrays = arrays[:1] if i.opcode == "copy-start" else arrays[-1:]  # the rest repeats the operands
     operands = [sum(_arrays(types.get(name, ""))) for name in i.operands]
     if i.opcode == "fusion":
         operands, arrays = _in_fusion(operands, arrays, [c for name in _called(i) for c in computations.get(name, ())])
-    elif i.opcode in _SLICES or i.opcode == "slice-start":
+    elif i.opcode in _SLICES:
         operands[:1] = [min(operands[0], _whole_bytes(i.type))]
+    elif i.opcode == "slice-start":
+        operands[:1] = [min(operands[0], _sizes(i.type)[-1][0])]
     return HloOp(
         name=i.name,
         turned=relayouts.copies(i, inside) if kernel else (),
