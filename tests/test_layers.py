@@ -31,7 +31,7 @@ FREE = {"text", "vocabulary", "environment", "arrays", "compat", "datasets", "er
 SIDE = {
     "kernels": {"arrays", "compat"},
     "viz": {"text", "vocabulary", "environment", "errors", "chips", "grid", "cost", "compiler", "roofline"},
-    "frameworks": {"kernels"},
+    "frameworks": {"kernels", "compat", "grid", "compiler"},
 }
 SHOWS_ITSELF = {  # as a picture, in a notebook
     "course_lib/compiler/report.py",
