@@ -8,6 +8,7 @@ import time
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["KERAS_BACKEND"] = "jax"
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # PyTorch loads no other package that happens to be installed
 os.environ["COURSE_PROGRESS"] = "0"
 os.environ["COURSE_RECORD"] = "0"
 os.environ.pop("COURSE_GRADING", None)

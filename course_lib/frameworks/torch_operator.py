@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.frameworks import torch_modes, torch_shapes, torch_tensors
+from course_lib.frameworks import torch_modes, torch_shapes, torch_tensors, torch_tpu
 from course_lib.frameworks.torch_modes import Mode
 from course_lib.frameworks.torch_tensors import torch
 
@@ -80,7 +80,7 @@ def operator(
     torch_modes.check_mode("operator", mode)
     functions = Functions(_flat(name, fn, results), _pulled_back(fn, len(tensors)), options)
     settings = options | {"mode": mode}
-    op = _defined(name, functions.forward, tensors, ["Tensor"] * results, settings, chip, tpu)
+    op = _defined(name, functions.forward, tensors, results, settings, chip, tpu)
     cotangents = [f"cotangent_{n}" for n in range(results)]
     gradient = _defined(
         f"{name}_gradient", functions.gradient, (*tensors, *cotangents), None, settings | {"wanted": ()}, chip, tpu
@@ -155,7 +155,7 @@ def _cotangent(result, g):
 def _defined(name, fn, tensors, returned, settings, chip, tpu):
     """Define one operator of PyTorch: ``fn(*arrays, **settings but mode)``, which returns a list of arrays.
 
-    ``returned`` has a type for each result; None: a list of tensors, as many as there are.
+    ``returned`` is the number of arrays; None, and the operator returns them in a list.
     """
 
     @functools.cache
@@ -163,7 +163,7 @@ def _defined(name, fn, tensors, returned, settings, chip, tpu):
         return torch_modes.compiled(functools.partial(fn, **dict(chosen)), mode, chip)
 
     def as_returned(found: list):
-        return found[0] if returned and len(returned) == 1 else tuple(found) if returned else found
+        return found[0] if returned == 1 else found if returned is None else tuple(found)
 
     def on_cpu(*given, **chosen):
         mode, chosen = _chosen(name, settings, chosen)
@@ -175,7 +175,11 @@ def _defined(name, fn, tensors, returned, settings, chip, tpu):
         _, chosen = _chosen(name, settings, chosen)
         return as_returned(torch_shapes.results(name, functools.partial(fn, **dict(chosen)), tensors, given))
 
-    op = torch.library.custom_op(name, on_cpu, mutates_args=(), schema=_schema(tensors, returned, settings))
+    if tpu:
+        op = torch_tpu.defined(name, fn, tensors, returned, settings)
+        op.register_kernel("cpu", on_cpu)
+    else:
+        op = torch.library.custom_op(name, on_cpu, mutates_args=(), schema=_schema(tensors, returned, settings))
     op.register_fake(shapes)
     return op
 
@@ -187,7 +191,7 @@ def _chosen(name: str, settings: dict, chosen: dict) -> tuple[Mode, tuple]:
     return mode, tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in chosen.items())
 
 
-def _schema(tensors: tuple[str, ...], returned: list[str] | None, settings: dict) -> str:
+def _schema(tensors: tuple[str, ...], returned: int | None, settings: dict) -> str:
     """Return the signature as PyTorch writes it: (Tensor x, *, float rate=0.5, str mode="plain") -> Tensor."""
     arguments = [f"Tensor {name}" for name in tensors] + ["*"]
     for name, value in settings.items():
@@ -196,5 +200,5 @@ def _schema(tensors: tuple[str, ...], returned: list[str] | None, settings: dict
         else:
             shown = f'"{value}"' if isinstance(value, str) else value
             arguments.append(f"{_SCHEMA_TYPES[type(value)]} {name}={shown}")
-    returns = "Tensor[]" if returned is None else returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
+    returns = "Tensor[]" if returned is None else "Tensor" if returned == 1 else f"({', '.join(['Tensor'] * returned)})"
     return f"({', '.join(arguments)}) -> {returns}"
