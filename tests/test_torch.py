@@ -194,6 +194,24 @@ def test_a_gradient_of_the_gradient_is_refused():
         g.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:FutureWarning")  # PyTorch's own use of it
+def test_forward_mode_is_refused_and_not_zero():
+    """PyTorch itself drops the tangent of a custom operator's argument."""
+    x = normal(4, 5)
+    with pytest.raises(ValueError, match=r"tests::square: forward-mode derivatives .* are not supported. Try reverse"):
+        with torch.autograd.forward_ad.dual_level():
+            square(torch.autograd.forward_ad.make_dual(x, x))
+    assert torch.equal(square(x), x * x)
+
+
+def test_what_the_page_says_of_functional_transforms():
+    x = normal(4, 5)
+    with pytest.warns(UserWarning, match="batching rule for tests::square"):
+        assert torch.equal(torch.func.vmap(square)(x), x * x)
+    with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
+        torch.func.grad(lambda x: square(x).sum())(x)
+
+
 # Graphs
 
 
@@ -281,7 +299,7 @@ def test_the_compiler_of_a_tpu_accepts_it_forwards_and_backwards():
     shapes = [torch.empty(size, device="meta") for size in ((256, 512), (512, 256), (256,))]
     forward, backward = proof(dense, *shapes, simulate=False, activation="gelu")
     assert forward.ok and backward.ok, (forward.error, backward.error)
-    assert [op.name for op in forward.ops if op.kind == "kernel"] == ["linear"]
+    assert [(op.name, op.kind) for op in forward.ops] == [("linear", "kernel")]  # and no copy
     assert {"linear_dx", "linear_dw"} <= {op.name for op in backward.ops if op.kind == "kernel"}
 
 
@@ -326,6 +344,7 @@ def only_for_a_tpu():
             lambda: operator("tests::o", jnp.sin, options={"a": None}),
             "option a of tests::o is None; its default may be",
         ),
+        (lambda: operator("tests::p", jnp.sin, options={"mode": 1}), "is called 'mode', a keyword that every operator"),
         (
             lambda: operator("tests::two", lambda x: (x, x))(torch.ones(2)),
             "tests::two: the function returned 2 arrays; operator was told 1",

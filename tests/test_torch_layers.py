@@ -138,6 +138,8 @@ def test_the_operators_of_the_modules_compile_for_a_tpu():
         proof(layer.operator, x, layer.weight, layer.bias, activation="relu", simulate=False),
         proof(FlashAttention.operator, heads, heads, heads, causal=True, simulate=False),
     ]
+    # As docs/pytorch.md says of a matrix that is stored as (units, features).
+    assert "copy" in {op.name for op in proofs[0].forward.ops}
     kernels = [{op.name for op in report.ops if op.kind == "kernel"} for one in proofs for report in one if report.ok]
     assert kernels == [
         {"linear"},

@@ -1,8 +1,8 @@
 """A JAX function as an operator of PyTorch, which autograd, fake tensors, torch.compile and torch.export know.
 
-One call of ``operator`` defines two operators of PyTorch: the function, and its gradient as ``jax.vjp`` has it. A
-compiled or exported graph then holds one node for each. The gradient saves only the function's arguments, so it
-computes again what it needs of the forward pass; XLA removes the rest.
+One call of ``operator`` defines two operators of PyTorch: the function, and its gradient by ``jax.vjp``. A compiled or
+exported graph then holds one node for each. PyTorch saves only the function's arguments for the backward pass, so the
+gradient recomputes what it needs of the forward pass, and XLA removes the rest.
 """
 
 import functools
@@ -22,6 +22,7 @@ from course_lib.frameworks.torch_tensors import torch
 
 Option = bool | int | float | str
 _SCHEMA_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
+_TAKEN = ("mode", "wanted")  # keywords of the operators themselves
 
 
 class Functions(NamedTuple):
@@ -62,7 +63,7 @@ def operator(
     ``torch.tpu.pallas.jax_op``; this needs the package torch_tpu.
 
     JAX reads contiguous tensors where they lie, and its results are returned where it left them, so nothing is copied.
-    The derivative is that of ``fn``, once: a gradient of the gradient raises. Tensors of integers get none. A size that
+    The derivative is that of ``fn``, once and in reverse mode: others raise. Tensors of integers get none. A size that
     a compiled or exported graph leaves open stays open if JAX can trace ``fn`` without knowing it.
     Raises ValueError here for a wrong name, mode or option; in a call for tensors of other dtypes (float64 and int64
     among them), on other devices or sparse ones, and whatever ``fn`` raises.
@@ -72,11 +73,7 @@ def operator(
     tensors = _names(name, fn) if tensors is None else tuple(tensors)
     options = dict(options or {})
     for option, value in options.items():
-        if type(value) not in _SCHEMA_TYPES:
-            raise ValueError(
-                f"operator: option {option} of {name} is {value!r}; its default may be a bool, an int, a float or a "
-                f"string. Try functools.partial(fn, {option}={value!r}), which fixes it."
-            )
+        _check_option(name, option, value)
     torch_modes.check_mode("operator", mode)
     functions = Functions(_flat(name, fn, results), _pulled_back(fn, len(tensors)), options)
     settings = options | {"mode": mode}
@@ -107,9 +104,26 @@ def functions_of(op) -> Functions:
     return _FUNCTIONS[op]
 
 
+def _check_option(name: str, option: str, value: Option) -> None:
+    """Raise ValueError if PyTorch cannot pass an option, or if its name is taken."""
+    if type(value) not in _SCHEMA_TYPES:
+        raise ValueError(
+            f"operator: option {option} of {name} is {value!r}; its default may be a bool, an int, a float or a "
+            f"string. Try functools.partial(fn, {option}={value!r}), which fixes it."
+        )
+    if option in _TAKEN:
+        raise ValueError(
+            f"operator: an option of {name} is called {option!r}, a keyword that every operator has. Give it another "
+            "name in a function of your own that calls this one."
+        )
+
+
 def _names(name: str, fn: Callable) -> tuple[str, ...]:
     """Return the names of the parameters of ``fn`` that have no default. Raise ValueError if there are none."""
-    parameters = inspect.signature(fn).parameters.values()
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:  # a function written in C
+        parameters = ()
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = tuple(one.name for one in parameters if one.kind in positional and one.default is one.empty)
     if not names or any(one.kind is one.VAR_POSITIONAL for one in parameters):
@@ -152,7 +166,9 @@ def _cotangent(result, g):
     return g if jnp.issubdtype(result.dtype, jnp.inexact) else np.zeros(result.shape, jax.dtypes.float0)
 
 
-def _defined(name, fn, tensors, returned, settings, chip, tpu):
+def _defined(
+    name: str, fn: Callable, tensors: tuple[str, ...], returned: int | None, settings: dict, chip: str, tpu: bool
+) -> torch.library.CustomOpDef:
     """Define one operator of PyTorch: ``fn(*arrays, **settings but mode)``, which returns a list of arrays.
 
     ``returned`` is the number of arrays; None, and the operator returns them in a list.
@@ -167,6 +183,7 @@ def _defined(name, fn, tensors, returned, settings, chip, tpu):
 
     def on_cpu(*given, **chosen):
         mode, chosen = _chosen(name, settings, chosen)
+        _check_no_forward_mode(name)
         arrays = [torch_tensors.to_jax(name, *each) for each in zip(tensors, given, strict=True)]
         found = torch_modes.run(name, compiled(mode, chosen), mode, arrays)
         return as_returned(torch_tensors.to_torch(found, given))
@@ -182,6 +199,15 @@ def _defined(name, fn, tensors, returned, settings, chip, tpu):
         op = torch.library.custom_op(name, on_cpu, mutates_args=(), schema=_schema(tensors, returned, settings))
     op.register_fake(shapes)
     return op
+
+
+def _check_no_forward_mode(name: str) -> None:
+    """Raise ValueError inside forward-mode differentiation, in which PyTorch gives a custom operator a tangent of 0."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        raise ValueError(
+            f"{name}: forward-mode derivatives (torch.func.jvp, dual tensors) are not supported. Try reverse mode, "
+            "tensor.backward() or torch.autograd.grad; or jax.jvp of the function itself."
+        )
 
 
 def _chosen(name: str, settings: dict, chosen: dict) -> tuple[Mode, tuple]:

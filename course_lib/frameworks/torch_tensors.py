@@ -43,7 +43,7 @@ def to_jax(op: str, name: str, tensor: torch.Tensor) -> jax.Array:
     check_place(op, name, tensor)
     dtype = dtype_in_jax(op, name, tensor)
     if not tensor.numel():
-        return jnp.zeros(tuple(tensor.shape), dtype)  # there is no memory to share
+        return jnp.zeros(tuple(tensor.shape), dtype, device=jax.devices("cpu")[0])  # there is no memory to share
     return jnp.from_dlpack(tensor.detach().contiguous())
 
 
