@@ -55,6 +55,13 @@ for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
     assert out.returncode == 0, out.stderr
 
 
+def test_without_pytorch_its_module_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "course_lib.frameworks.torch_tensors", raising=False)
+    with pytest.raises(ImportError, match="frameworks.torch: PyTorch is not installed. Try pip install torch"):
+        importlib.import_module("course_lib.frameworks.torch_tensors")
+
+
 @pytest.mark.parametrize("stem, uses_keras", [("01_hello_kernel", True), ("02_the_machine", False)])
 def test_without_keras_only_the_lessons_that_use_it_are_not_graded(monkeypatch, stem, uses_keras):
     """Their cells would fail in this grader for every student, and cost each of them all marks."""

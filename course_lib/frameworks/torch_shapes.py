@@ -9,10 +9,6 @@ from course_lib.frameworks import torch_tensors
 from course_lib.frameworks.torch_tensors import torch
 
 
-class _Unknown(Exception):
-    """A result has a size that is neither known nor the size of an argument."""
-
-
 def results(op: str, fn: Callable, names: Sequence[str], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return an uninitialized tensor for each array that ``fn`` would return for tensors of these shapes and dtypes.
 
@@ -27,7 +23,7 @@ def results(op: str, fn: Callable, names: Sequence[str], given: Sequence[torch.T
     if sizes := _symbolic(given):
         try:
             return _traced(fn, given, dtypes, sizes)
-        except Exception:  # JAX has many ways to say that it needs a number; with numbers, an error is the function's
+        except Exception:  # JAX has many ways to say that it needs a number. What raises below is the function's own.
             pass
     return _traced(fn, given, dtypes, {})
 
@@ -49,11 +45,7 @@ def _traced(fn: Callable, given, dtypes, sizes: dict) -> list[torch.Tensor]:
         return tuple(in_jax[expression] if expression in in_jax else int(size) for expression, size in pairs)
 
     def back(size):
-        if isinstance(size, int):
-            return size
-        if str(size) not in in_torch:
-            raise _Unknown(size)
-        return in_torch[str(size)]
+        return size if isinstance(size, int) else in_torch[str(size)]  # KeyError if it is computed from others
 
     arrays = [jax.ShapeDtypeStruct(shape(tensor), dtype) for tensor, dtype in zip(given, dtypes, strict=True)]
     return [
