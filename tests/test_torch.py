@@ -56,8 +56,10 @@ def near(got, want, tolerance=1e-4):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("activation", THEIRS)
-@pytest.mark.parametrize("mode", daily("plain", "interpreted", of=["plain", "interpreted", "simulated"]))
+CASES = [(activation, mode) for activation in THEIRS for mode in ("plain", "interpreted", "simulated")]
+
+
+@pytest.mark.parametrize("activation, mode", daily(("relu", "plain"), ("silu", "interpreted"), of=CASES))
 def test_values_and_gradients_are_pytorchs(activation, mode):
     g = normal(64, 96)
     got = gradients(lambda *args: dense(*args, activation=activation, mode=mode), *DENSE, g=g)

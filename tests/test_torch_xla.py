@@ -76,8 +76,7 @@ def test_a_kernel_with_a_gradient_keeps_it():
 SEGMENTS = torch.tensor([[0] * 20 + [1] * 44, [0] * 64], dtype=torch.int32)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
+@pytest.mark.parametrize("causal, segments", [(False, None), (True, SEGMENTS)], ids=["whole", "causal segments"])
 def test_flash_attention_is_pytorchs(causal, segments):
     shape = (2, 3, 64, 32)
     ours, theirs = (leaves(*(normal(*shape) * factor for factor in (1, 2, 3))) for _ in range(2))
