@@ -18,6 +18,7 @@ from jax._src import source_info_util as _source_info
 from jax._src import tpu_info as _tpu_info
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.pallas import pallas_call as _pallas_call
+from jax._src.pallas.mosaic import sc_primitives as _sparse_core
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic.interpret import utils as _interpret_utils
 from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
@@ -99,6 +100,20 @@ def part_of(transforms) -> tuple:
     """Return the part of a buffer that the simulator's transforms select: an int or a slice for each axis."""
     found = _interpret_utils.to_range(jax.tree.map(int, transforms))
     return tuple(r if isinstance(r, int) else slice(int(r.start), int(r.stop)) for r in found)
+
+
+def sparse_core_primitive(eqn) -> str:
+    """Return "sc.scatter", "sc.barrier" ... for an operation that only SparseCores have; "" for any other.
+
+    Their own names do not tell them from others: JAX has another primitive that is called "gather".
+    """
+    return _sparse_core_names().get(eqn.primitive, "")
+
+
+@functools.cache
+def _sparse_core_names() -> dict:
+    primitives = {name: value for name, value in vars(_sparse_core).items() if isinstance(value, _core.Primitive)}
+    return {primitive: f"sc.{name.removesuffix('_p')}" for name, primitive in primitives.items()}
 
 
 def forget_failed_effects() -> None:

@@ -12,7 +12,7 @@ from course_lib.kernels.block_sparse import Pattern
 
 F32, BF16 = jnp.float32, jnp.bfloat16
 CALLS = kernel_calls.CALLS
-ON_MANY_DEVICES = {"collectives"}  # the family whose page test_collectives tries
+TRIED_ELSEWHERE = {"collectives", "sparse_core"}  # families whose pages test_collectives and test_sparse_core try
 NOT_PRINTED = {
     "matmul_transposed",
     "rms_norm_residual",

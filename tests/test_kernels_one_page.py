@@ -100,7 +100,7 @@ def pages(texts, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calls(texts):
-    return {family: page_calls.alone(family) for family in texts if family not in page_calls.ON_MANY_DEVICES}
+    return {family: page_calls.alone(family) for family in texts if family not in page_calls.TRIED_ELSEWHERE}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def examined(texts, calls, tmp_path_factory):
 
 
 def test_every_family_has_a_page_and_calls(texts):
-    assert list(texts) == sorted([*CALLS, *page_calls.ON_MANY_DEVICES])
+    assert list(texts) == sorted([*CALLS, *page_calls.TRIED_ELSEWHERE])
     assert list(CALLS) == sorted(page_calls.JUDGED)
 
 

@@ -20,6 +20,7 @@ ORDER = [
     "tpu",
     "gpu",
     "many_chips",
+    "sparse_core",
     "four_judges",
     "gradient",
     "__init__",

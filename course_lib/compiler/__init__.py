@@ -16,6 +16,7 @@ from course_lib.compiler.operations import Operation, Place
 from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
 from course_lib.compiler.slice_cost import slice_cost
+from course_lib.compiler.sparse_core import SparseCoreBundle, SparseCoreListing, sparse_core_listing
 from course_lib.compiler.tpu import Unavailable, compile_tpu, libtpu_version, missing_libtpu
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Operation",
     "Place",
     "Report",
+    "SparseCoreBundle",
+    "SparseCoreListing",
     "Unavailable",
     "bundles",
     "compare",
@@ -44,4 +47,5 @@ __all__ = [
     "op_prices",
     "program",
     "slice_cost",
+    "sparse_core_listing",
 ]

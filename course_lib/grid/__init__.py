@@ -23,7 +23,7 @@ from course_lib.grid.following.follow import (
     scoped_scratch,
 )
 from course_lib.grid.following.refs import space_of
-from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
+from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls, runs_on_sparse_cores
 from course_lib.grid.origin import made_by, unread
 from course_lib.grid.pipelines import inner_pipelines
 from course_lib.grid.tiles import bits, moved_bytes, registers, rows_in_a_word, stored_bytes, tile
@@ -65,6 +65,7 @@ __all__ = [
     "read_below_zero",
     "rows_in_a_word",
     "run",
+    "runs_on_sparse_cores",
     "scoped_scratch",
     "space_of",
     "stored_bytes",

@@ -44,6 +44,12 @@ def pallas_calls(jaxpr) -> Iterator:
     return (eqn for eqn in equations(jaxpr) if eqn.primitive.name in KERNELS)
 
 
+def runs_on_sparse_cores(eqn) -> bool:
+    """Whether a kernel call is for the SparseCores of a chip: its mesh is one of scalar or vector subcores."""
+    meshes = (*eqn.params.get("meshes", ()), eqn.params.get("mesh"))
+    return any("Subcore" in type(mesh).__name__ for mesh in meshes)
+
+
 def holds_a_kernel(eqn, others: tuple[str, ...] = ()) -> bool:
     """Whether an equation contains a kernel call, or one of the primitives in ``others``."""
     return any(e.primitive.name in (*KERNELS, *others) for inner in inside(eqn) for e in equations(inner))

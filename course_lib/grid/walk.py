@@ -16,7 +16,15 @@ from course_lib.grid.call import Call, Operand, Scratch, Walk
 from course_lib.grid.following.follow import index_values
 from course_lib.grid.following.refs import dtype_of, space_of
 from course_lib.grid.following.scalars import known
-from course_lib.grid.jaxprs import KERNELS, called, holds_a_kernel, inside, is_variable, scan_parts
+from course_lib.grid.jaxprs import (
+    KERNELS,
+    called,
+    holds_a_kernel,
+    inside,
+    is_variable,
+    runs_on_sparse_cores,
+    scan_parts,
+)
 from course_lib.grid.trace import meanings_of_axes, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
 
@@ -155,6 +163,11 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
 
 def _kernel_call(eqn, times: int | None) -> Call:
     """Read a pl.kernel: its refs stay in HBM, and its body copies what it needs."""
+    if runs_on_sparse_cores(eqn):
+        raise UnreadableCall(
+            f"{_name(eqn.params['jaxprs'][0])} runs on SparseCores, where indices in memory say which rows a copy "
+            "moves. judges.judge_sparse_core runs it."
+        )
     if len(eqn.params["jaxprs"]) != 1:
         raise UnreadableCall("a pl.kernel with bodies for several kinds of cores cannot be read.")
     (kernel,) = eqn.params["jaxprs"]

@@ -14,6 +14,9 @@ On request: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the 
 ``judge_chips`` judges kernels that copy to other chips: their protocol, their values, whether they compile for a
 topology, and a predicted (model) time. ``schedule_chips`` returns what that time consists of.
 
+``judge_sparse_core`` judges kernels on SparseCores: their protocol, their values, whether they compile. It counts the
+bytes that they move, as ``sparse_core_traffic`` does.
+
 ``judge_gpu`` asks three judges about a kernel for a GPU, and needs no GPU either.
 
 Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` maps the names of
@@ -30,6 +33,8 @@ from course_lib.judges.many_chips.schedule import Schedule, schedule_chips
 from course_lib.judges.reading.around_kernels import arithmetic_around, arithmetic_in
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
+from course_lib.judges.sparse_core.judge_sparse_core import judge_sparse_core, sparse_core_traffic
+from course_lib.judges.sparse_core.traffic import Traffic
 from course_lib.judges.tolerance.expected import Expected, close, expected, right
 from course_lib.judges.tpu.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.tpu.compiling import compiler_judge
@@ -52,6 +57,7 @@ __all__ = [
     "Expected",
     "Mesh",
     "Schedule",
+    "Traffic",
     "Trial",
     "Verdict",
     "arithmetic_around",
@@ -67,10 +73,12 @@ __all__ = [
     "judge_chips",
     "judge_gpu",
     "judge_gradient",
+    "judge_sparse_core",
     "most_traffic",
     "numbers_judge",
     "races_judge",
     "right",
     "schedule_chips",
     "simulator_judge",
+    "sparse_core_traffic",
 ]

@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Callable
 
+from course_lib.judges.reading import sparse_core
+from course_lib.judges.sparse_core import judge_sparse_core
 from course_lib.judges.tpu import budget, compiling, numbers, races, simulator
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
@@ -23,16 +25,28 @@ def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e", simulate:
     ``fn(*args)`` and ``reference(*args)`` return the same arrays; ``args`` are concrete arrays. ``chip``: the chip that
     the compiler compiles for, and whose sizes the function sees while it is traced. ``simulate``: whether the
     compiler's report has cycles, which takes a second more. Raises ValueError for an argument that is not an array, a
-    reference that does not run with them, and an unknown chip.
+    reference that does not run with them, and an unknown chip. A kernel on SparseCores gets the verdicts of
+    ``judge_sparse_core``.
     """
     return asked(Trial(fn, reference, args, chip, simulate=simulate))
 
 
 def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
     """Return the same for a Trial, followed by the budget judge's verdict if there are ``limits``."""
-    verdicts = []
-    for ask in [*JUDGES.values(), *([functools.partial(budget.ask, budget=limits)] if limits else [])]:
-        verdicts.append(ask(trial))
-        if verdicts[-1].passed is False:
+    verdicts, asking = [], list(JUDGES.values())
+    if _on_sparse_cores(trial):
+        verdicts, asking = judge_sparse_core.asked(trial), []
+    if limits:
+        asking.append(functools.partial(budget.ask, budget=limits))
+    for ask in asking:
+        if verdicts and verdicts[-1].passed is False:
             break
+        verdicts.append(ask(trial))
     return verdicts
+
+
+def _on_sparse_cores(trial: Trial) -> bool:
+    try:
+        return sparse_core.is_asked_for(trial.traced.jaxpr)
+    except Exception:  # the numbers judge explains why it cannot be traced
+        return False

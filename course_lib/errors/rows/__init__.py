@@ -5,6 +5,7 @@ The more specific row comes first, within a subject and between subjects. These 
   gradients  JAX's derivative of a kernel may fail like any other code
   grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
   gpu        before memory, simulator and operations, whose TPU rows would match its failures
+  sparse_cores   before memory and operations, whose rows are for TensorCores
   memory     before calling: a copy without its semaphore is also a call that lacks an argument
   layouts, copies   before operations, whose last row matches anything the compiler refused
   keras      before names: an argument that a layer's __init__ does not take is also an unknown keyword
@@ -31,6 +32,7 @@ from course_lib.errors.rows import (
     pipelines,
     refs,
     simulator,
+    sparse_cores,
     starts,
     targets,
     traced_values,
@@ -39,6 +41,7 @@ from course_lib.errors.rows import (
 SUBJECTS = (
     ours,
     gpu,
+    sparse_cores,
     pipelines,
     gradients,
     blocks,

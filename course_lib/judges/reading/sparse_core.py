@@ -2,13 +2,12 @@
 
 from course_lib import grid
 
-WHY = "This kernel runs on SparseCores, but JAX's TPU simulator has only TensorCores: it would run one core of several."
+WHY = (
+    "This kernel runs on SparseCores, but JAX's TPU simulator has only TensorCores: it would run one core of several. "
+    "Ask judges.judge_sparse_core."
+)
 
 
 def is_asked_for(jaxpr) -> bool:
     """Whether a kernel of a traced function asks for a mesh of SparseCores."""
-    return any(
-        "Subcore" in type(mesh).__name__
-        for eqn in grid.pallas_calls(jaxpr.jaxpr)
-        for mesh in (*eqn.params.get("meshes", ()), eqn.params.get("mesh"))
-    )
+    return any(map(grid.runs_on_sparse_cores, grid.pallas_calls(jaxpr.jaxpr)))

@@ -62,6 +62,12 @@ def cores() -> int:
     return 2 if _tpu_info().chip_version in two else 1
 
 
+def sparse_cores() -> int:
+    """Return how many SparseCores that TPU has: 0 on a v5e."""
+    found = _tpu_info().sparse_core
+    return found.num_cores if found else 0
+
+
 @contextlib.contextmanager
 def some_tpu() -> Iterator[None]:
     """Pretend to be a v5e when neither a TPU nor a mesh is set; otherwise Pallas cannot lower 1-D blocks."""

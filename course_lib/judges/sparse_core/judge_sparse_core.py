@@ -1,0 +1,100 @@
+"""Three judges of kernels on SparseCores: the protocol, the numbers, and the real compiler."""
+
+from collections.abc import Callable
+
+from course_lib import chips, errors, grid
+from course_lib.judges.difference import difference, other_structure
+from course_lib.judges.sparse_core.evaluate import Run, evaluated
+from course_lib.judges.sparse_core.faults import Fault, NotEvaluated
+from course_lib.judges.sparse_core.traffic import Traffic
+from course_lib.judges.tpu import compiling
+from course_lib.judges.trial import Trial, arrays
+from course_lib.judges.verdict import Complaint, Verdict, complained, refused, skipped
+
+
+def judge_sparse_core(fn: Callable, reference: Callable, *args, chip: str = "v6e") -> list[Verdict]:
+    """Return the verdicts on a function whose kernels run on SparseCores, up to the first that refuses.
+
+    ``fn(*args)`` calls ``pl.kernel`` over a ``plsc.VectorSubcoreMesh`` or ``plsc.ScalarSubcoreMesh``, and
+    ``reference(*args)`` returns the same arrays in plain JAX. ``args`` are concrete arrays. ``chip``: "v5p", "v6e" or
+    "tpu7x", whose mesh and vector width the function sees while it is traced. The judges:
+
+    protocol    what a chip may do differently from one run: an index outside its array, memory that is read or
+                overwritten while a copy is under way, two subcores that touch one element in no order, a wait or a
+                barrier without end, lanes that add to one element with one instruction, a pl.multiple_of that is none
+    numbers     the values, computed in NumPy from the traced program, with the bytes of HBM that it moves
+    compiler    libtpu for the chip
+
+    The evaluator has no semaphores between subcores, no copies to other devices, and no compressed loads or stores:
+    with these, protocol and numbers are skipped and say so. Raises ValueError for an argument that is not an array, a
+    reference that does not run, an unknown chip, and one without SparseCores.
+    """
+    _check(chip)
+    trial = Trial(fn, reference, args, chip, simulate=False)
+    trial.wanted  # noqa: B018  raises if the reference does not run
+    return asked(trial)
+
+
+def asked(trial: Trial) -> list[Verdict]:
+    """Return the same for a Trial."""
+    try:
+        trial.traced  # noqa: B018
+    except Exception as error:
+        return [refused("protocol", errors.explain(error), ran=False)]
+    verdicts = _run(trial)
+    return verdicts if verdicts[-1].passed is False else [*verdicts, compiling.ask(trial)]
+
+
+def sparse_core_traffic(fn: Callable, *args, chip: str = "v6e") -> Traffic:
+    """Return the bytes of HBM that the SparseCores of a chip read and write for ``fn(*args)``, in whole granules.
+
+    XLA's ops around the kernels are not counted. ``args`` are concrete arrays: indices decide what is moved. Raises
+    ValueError for what ``judge_sparse_core`` would refuse or skip, and for an unknown chip or one without SparseCores.
+    """
+    _check(chip)
+    args = arrays(args)
+    try:
+        return evaluated(grid.trace(fn, *args, chip=chip), args, chip).traffic
+    except (Fault, NotEvaluated) as error:
+        raise ValueError(f"The bytes cannot be counted. {error}") from error
+
+
+def _check(chip: str) -> None:
+    if chips.sparse_cores(chip) is None:
+        some = [f'"{name}"' for name in chips.NAMES if chips.sparse_cores(name)]
+        raise ValueError(f"chip is {chip!r}, for which JAX knows no SparseCores; it may be {', '.join(some)}.")
+
+
+def _run(trial: Trial) -> list[Verdict]:
+    """Return the verdicts on the protocol and the numbers."""
+    traced = trial.traced
+    try:
+        run = evaluated(traced.jaxpr, trial.args, trial.chip)
+    except NotEvaluated as why:
+        return [skipped("protocol", str(why)), skipped("numbers", str(why))]
+    except Fault as fault:
+        return [complained("protocol", (_endless(trial) or fault).complaint)]
+    if not run.kernels:
+        nothing = "The function has no kernel on SparseCores: nothing calls pl.kernel over a plsc.VectorSubcoreMesh."
+        return [complained("protocol", Complaint(nothing))]
+    passed = Verdict(judge="protocol", passed=True)
+    walk = grid.Walk(calls=(), jaxpr=traced.jaxpr, result=traced.result)
+    wrong = other_structure(walk, trial.returned)
+    wrong = wrong or difference(run.outputs, trial.wanted, walk, trial.reference, trial.args)
+    if wrong:
+        return [passed, complained("numbers", wrong)]
+    return [passed, Verdict(judge="numbers", passed=True, message=_moved(run))]
+
+
+def _endless(trial: Trial) -> Fault | None:
+    """Return the complaint about a wait or barrier without end: it explains more than a race that comes before."""
+    try:
+        evaluated(trial.traced.jaxpr, trial.args, trial.chip, checked=False)
+    except Fault as fault:
+        return fault
+    return None
+
+
+def _moved(run: Run) -> str:
+    rows = f", {run.traffic.rows:,} rows of them by an index" if run.traffic.rows else ""
+    return f"Moves {run.traffic.read:,} bytes from HBM and {run.traffic.written:,} to it{rows}."

@@ -1,0 +1,49 @@
+"""What the compiler refuses of kernels on SparseCores, each mistake provoked for real, and what a learner reads."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import provoke
+import pytest
+import sparse_kernels
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from provoke import compiled
+
+on_v6e = functools.partial(compiled, chip="v6e")
+
+
+def planted(mistake=""):
+    fn, _, args = sparse_kernels.case("gathered", mistake)
+    return on_v6e(fn, *args)
+
+
+def added_into_hbm(rows, indices):
+    def kernel(rows_hbm, indices_hbm, o_hbm, indices_ref, rows_ref):
+        pltpu.sync_copy(indices_hbm, indices_ref)
+        pltpu.sync_copy(rows_hbm, rows_ref)
+        pltpu.sync_copy(rows_ref, o_hbm.at[indices_ref], add=True)
+
+    scratch = [pltpu.VMEM(indices.shape, indices.dtype), pltpu.VMEM(rows.shape, rows.dtype)]
+    return pl.kernel(kernel, out_type=rows, mesh=sparse_kernels.mesh(), scratch_types=scratch)(rows, indices)
+
+
+FAILURES = {
+    "sparse-core-bits": (planted("rows of bfloat16"), "have fewer than 32 bits"),
+    "sparse-core-width": (planted("64 columns"), "chooses rows of 64 columns by an index, but the array is stored in"),
+    "sparse-core-memory": (planted("more rows than VMEM holds"), "words of SparseCore memory (`spmem`)"),
+    "sparse-core-add": (
+        on_v6e(added_into_hbm, jax.ShapeDtypeStruct((16, 128), jnp.float32), jax.ShapeDtypeStruct((16,), jnp.int32)),
+        "adds rows to an array in HBM (add=True), which SparseCores cannot do",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])
+
+
+def test_the_right_kernel_compiles():
+    provoke.assert_compiles(planted())

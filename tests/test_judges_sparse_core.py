@@ -1,0 +1,270 @@
+"""Kernels on SparseCores: every planted mistake is refused by its judge on three chips, and no right kernel is."""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sparse_kernels
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import tpu_sc as plsc
+from sparse_mistakes import CHIPS, MISTAKES, RIGHT, table
+from sweeps import daily
+
+from course_lib import compat, compiler, grid, judges, testing
+from course_lib.judges.sparse_core.evaluate import evaluated
+from course_lib.judges.sparse_core.faults import Fault
+from course_lib.judges.tolerance.expected import expected, right
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/sparse_core.md"
+COMPILES = None if compiler.libtpu_version() is None else True
+
+
+@pytest.mark.parametrize(
+    "kernel, chip", daily(*((kernel, "v6e") for kernel in RIGHT), of=[(k, chip) for k in RIGHT for chip in CHIPS])
+)
+def test_right_kernels_pass_every_judge(kernel, chip):
+    fn, reference, args = sparse_kernels.case(kernel)
+    verdicts = judges.judge_sparse_core(fn, reference, *args, chip=chip)
+    said = {v.judge: v.passed for v in verdicts}
+    assert said == {"protocol": True, "numbers": True, "compiler": COMPILES}, "\n".join(map(str, verdicts))
+    assert "bytes from HBM" in verdicts[1].message
+
+
+@pytest.mark.parametrize("chip", daily("v6e", of=CHIPS))
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m.kernel}: {m.name}")
+def test_every_mistake_is_refused_by_its_judge_and_seen_as_the_page_says(mistake, chip):
+    fn, reference, args = sparse_kernels.case(mistake.kernel, mistake.name)
+    assert values_alone(fn, reference, args, chip) == mistake.values
+    last = judges.judge_sparse_core(fn, reference, *args, chip=chip)[-1]
+    if mistake.judge == "compiler" and not COMPILES:
+        assert (last.judge, last.passed) == ("compiler", None)
+        return
+    assert (last.judge, last.passed) == (mistake.judge, False), last
+    assert mistake.says in f"{last.message} {last.next}" and last.next, last
+    if mistake.judge == "protocol":
+        assert "ubcore (core " in last.message and "at line" in last.message, last
+
+
+@pytest.mark.skipif(not COMPILES, reason=compiler.tpu.missing_libtpu())
+@pytest.mark.parametrize(
+    "mistake, chip",
+    daily(
+        *((m, "v6e") for m in MISTAKES if m.name in ("the last shares overlap", "waits twice")),
+        of=[(m, chip) for m in MISTAKES for chip in CHIPS],
+    ),
+    ids=str,
+)
+def test_the_compiler_says_of_a_mistake_what_the_page_says(mistake, chip):
+    fn, _, args = sparse_kernels.case(mistake.kernel, mistake.name)
+    assert compiler.compile_tpu(fn, *args, chip=chip).ok == mistake.compiles
+
+
+def values_alone(fn, reference, args, chip):
+    jaxpr = grid.trace(fn, *args, chip=chip)
+    try:
+        got = evaluated(jaxpr, args, chip, checked=False).outputs
+    except Fault:
+        return "hangs"
+    want = expected(reference, args)
+    return "right" if all(right(*each).all() for each in zip(got, want, strict=True)) else "wrong"
+
+
+def test_the_page_has_the_table_and_its_totals():
+    page = PAGE.read_text()
+    assert table() in page, "put sparse_mistakes.table() into the page"
+    unseen = sum(m.values == "right" and m.compiles for m in MISTAKES)
+    assert f"{len(MISTAKES)} mistakes" in page and f"{len(RIGHT)} right kernels" in page
+    assert f"{unseen} of the {len(MISTAKES)}" in page
+
+
+def test_an_evaluation_is_the_same_every_time():
+    fn, reference, args = sparse_kernels.case("scattered", "no barrier behind the sum")
+    said = {str(judges.judge_sparse_core(fn, reference, *args)[-1]) for _ in range(2)}
+    assert len(said) == 1 and "Subcore (core 0, subcore 0) at line" in said.pop().replace("\n", " ")
+
+
+def test_the_other_judges_ask_this_one():
+    fn, reference, args = sparse_kernels.case("counted")
+    assert [v.judge for v in judges.judge(fn, reference, *args, chip="v6e")] == ["protocol", "numbers", "compiler"]
+    report = testing.assert_kernel(fn, reference, *args, chip="v6e")
+    assert report is None or report.ok
+    wrong, reference, args = sparse_kernels.case("counted", "one step too few")
+    with pytest.raises(testing.KernelRefused, match="numbers: refused"):
+        testing.assert_kernel(wrong, reference, *args, chip="v6e")
+
+
+def test_traffic_is_whole_granules_of_what_is_moved():
+    """By hand: 1024 indices of 4 bytes, as many rows of 512 bytes in, and out."""
+    fn, _, args = sparse_kernels.case("gathered")
+    traffic = judges.sparse_core_traffic(fn, *args)
+    assert (traffic.read, traffic.written, traffic.rows) == (1024 * 4 + 1024 * 512, 1024 * 512, 1024)
+    fn, _, args = sparse_kernels.case("gathered", "an index outside")
+    with pytest.raises(ValueError, match="The bytes cannot be counted. Subcore"):
+        judges.sparse_core_traffic(fn, *args)
+
+
+def on_vectors(body, out, *args, scratch=()):
+    """The result of a kernel of which every subcore of a v6e runs ``body``, and writes row ``me`` of ``out``."""
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore")
+    rows = jax.ShapeDtypeStruct((32, *out.shape), out.dtype)
+    return pl.kernel(body, out_type=rows, mesh=mesh, scratch_types=[pltpu.VMEM(out.shape, out.dtype), *scratch])(*args)
+
+
+def run(fn, *args, chip="v6e"):
+    (result,) = evaluated(grid.trace(fn, *args, chip=chip), args, chip).outputs
+    return result
+
+
+X = jax.ShapeDtypeStruct((8,), jnp.int32)
+VALUES = jnp.array([3, 1, 3, 3, 7, 1, 0, 3], jnp.int32)
+PLAIN = {  # the operations of a vector subcore, and what NumPy computes
+    "cumsum": (plsc.cumsum, np.cumsum),
+    "cummax": (plsc.cummax, np.maximum.accumulate),
+    "scan_count": (lambda x: plsc.scan_count(x)[0], lambda x: [np.sum(x[: i + 1] == x[i]) for i in range(8)]),
+    "last of each": (
+        lambda x: plsc.scan_count(x)[1].astype(jnp.int32),
+        lambda x: [x[i] not in x[i + 1 :] for i in range(8)],
+    ),
+    "population count": (lambda x: plsc.all_reduce_population_count(x == 3), lambda x: [4] * 8),
+    "first set": (lambda x: plsc.all_reduce_ffs(x == 7), lambda x: [4] * 8),
+    "left to JAX": (lambda x: lax.rev(x, (0,)), lambda x: x[::-1]),
+    "quotient": (lambda x: -x // 2, lambda x: -x // 2),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_operation_is_that_of_numpy(name):
+    fn, plain = PLAIN[name]
+
+    def kernel(x_hbm, o_hbm, x_ref):
+        pltpu.sync_copy(x_hbm, x_ref)
+        x_ref[...] = fn(x_ref[...])
+        pltpu.sync_copy(x_ref, o_hbm.at[sparse_kernels.me()])
+
+    got = run(lambda x: on_vectors(kernel, X, x), VALUES)
+    np.testing.assert_array_equal(got, np.broadcast_to(np.asarray(plain(np.asarray(VALUES)), np.int32), (32, 8)))
+
+
+def test_lanes_gather_and_scatter_and_a_parallel_loop_carries():
+    def kernel(x_hbm, o_hbm, x_ref, y_ref):
+        pltpu.sync_copy(x_hbm, x_ref)
+        order = lax.iota(jnp.int32, 8)
+
+        def step(k, total):
+            plsc.store_scatter(y_ref, [7 - order], plsc.load_gather(x_ref, [order]) + total)
+            return total + k
+
+        plsc.parallel_loop(0, 3, carry=jnp.int32(10))(step)
+        pltpu.sync_copy(y_ref, o_hbm.at[sparse_kernels.me()])
+
+    got = run(lambda x: on_vectors(kernel, X, x, scratch=[pltpu.VMEM((8,), jnp.int32)]), VALUES)
+    np.testing.assert_array_equal(got[0], np.asarray(VALUES)[::-1] + 11)
+
+
+def test_memory_starts_as_garbage_and_so_does_the_output():
+    def kernel(x_hbm, o_hbm, x_ref):
+        @pl.when(sparse_kernels.me() == 0)
+        def _one():
+            pltpu.sync_copy(x_ref, o_hbm.at[0])
+
+    got = run(lambda x: on_vectors(kernel, X, x), VALUES)
+    assert (got == np.iinfo(np.int32).max).all()
+
+
+def test_an_input_is_not_written():
+    def kernel(x_hbm, o_hbm, x_ref):
+        pltpu.sync_copy(x_hbm, x_ref)
+        pltpu.sync_copy(x_ref, x_hbm)
+
+    with pytest.raises(Fault, match="at line .* copies to x_hbm.*, which is an input"):
+        run(lambda x: on_vectors(kernel, X, x), VALUES)
+
+
+def test_a_barrier_orders_what_shared_memory_holds():
+    """The last subcore's row arrives at all of them, but only behind the barrier."""
+
+    def kernel(x_hbm, o_hbm, x_ref, shared, meets):
+        subcore = lax.axis_index("subcore")
+        pltpu.sync_copy(x_hbm, x_ref)
+        pltpu.sync_copy(x_ref, shared.at[subcore])
+        if meets:
+            plsc.subcore_barrier()
+        pltpu.sync_copy(shared.at[15], x_ref)
+        pltpu.sync_copy(x_ref, o_hbm.at[sparse_kernels.me()])
+
+    shared = [pltpu.VMEM_SHARED((16, 8), jnp.int32)]
+
+    def fn(meets):
+        def with_or_without(x_hbm, o_hbm, x_ref, shared):
+            kernel(x_hbm, o_hbm, x_ref, shared, meets=meets)
+
+        return lambda x: on_vectors(with_or_without, X, x, scratch=shared)
+
+    np.testing.assert_array_equal(run(fn(True), VALUES), np.broadcast_to(VALUES, (32, 8)))
+    with pytest.raises(Fault, match="reads shared.15, 0., and subcore .core 0, subcore 15. at line .* nothing orders"):
+        run(fn(False), VALUES)
+
+
+def cannot(body):
+    """The verdicts on a kernel of which ``body(ref)`` is what the evaluator does not have."""
+
+    def kernel(x_hbm, o_hbm, x_ref):
+        pltpu.sync_copy(x_hbm, x_ref)
+        body(x_ref)
+        pltpu.sync_copy(x_ref, o_hbm.at[sparse_kernels.me()])
+
+    plain = lambda x: jnp.broadcast_to(x, (32, 8))  # noqa: E731
+    return judges.judge_sparse_core(lambda x: on_vectors(kernel, X, x), plain, VALUES)
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        (
+            lambda ref: plsc.store_compressed(ref.at[pl.ds(0, 8)], VALUES_OF(ref), mask=VALUES_OF(ref) > 2),
+            "no compressed or adding store",
+        ),
+        (lambda ref: ref.__setitem__(..., plsc.sort_key_val(VALUES_OF(ref), VALUES_OF(ref))[0]), "no `masked_sort`"),
+    ],
+    ids=["compressed", "sort"],
+)
+def test_what_cannot_be_evaluated_is_skipped_and_named(body, says):
+    protocol, numbers, *_ = cannot(body)
+    assert (protocol.passed, numbers.passed) == (None, None) and says in protocol.message
+
+
+def VALUES_OF(ref):
+    return ref[...]
+
+
+@pytest.mark.parametrize(
+    "fn, how, says",
+    [
+        (lambda x: x, {"chip": "v5e"}, 'no SparseCores; it may be "v5p", "v6e", "tpu7x"'),
+        (lambda x: x, {"chip": "v9"}, "v9"),
+        (lambda x: 1 / 0, {}, "reference cannot be run"),
+    ],
+)
+def test_bad_arguments_are_named(fn, how, says):
+    with pytest.raises(ValueError, match=says):
+        judges.judge_sparse_core(lambda x: x, fn, jnp.ones(8), **how)
+
+
+def test_a_function_without_a_kernel_is_refused():
+    (verdict,) = judges.judge_sparse_core(lambda x: x + 1, lambda x: x + 1, jnp.ones(8))
+    assert verdict.passed is False and "no kernel on SparseCores" in verdict.message
+
+
+def test_the_operations_of_sparse_cores_are_told_from_those_of_jax():
+    """JAX has another primitive that is called "gather"."""
+    jaxpr = jax.make_jaxpr(lambda x: x[jnp.array([0, 1])])(jnp.ones(8))
+    assert [compat.sparse_core_primitive(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == "gather"] == [""]
+    fn, _, args = sparse_kernels.case("counted")
+    (kernel,) = grid.pallas_calls(grid.trace(fn, *args, chip="v6e"))
+    inside = grid.equations(kernel.params["jaxprs"][0])
+    found = {compat.sparse_core_primitive(eqn) for eqn in inside} - {""}
+    assert {"sc.scatter", "sc.scan_count"} <= found
