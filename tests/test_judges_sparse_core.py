@@ -15,8 +15,11 @@ from sparse_mistakes import CHIPS, MISTAKES, RIGHT, table
 from sweeps import daily
 
 from course_lib import compat, compiler, grid, judges, testing
+from course_lib.judges import __main__ as command
 from course_lib.judges.sparse_core.evaluate import evaluated
 from course_lib.judges.sparse_core.faults import Fault
+from course_lib.judges.sparse_core.memory import Buffer, Part
+from course_lib.judges.sparse_core.sharing import Access, Sharing
 from course_lib.judges.tolerance.expected import expected, right
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/sparse_core.md"
@@ -95,6 +98,22 @@ def test_the_other_judges_ask_this_one():
     wrong, reference, args = sparse_kernels.case("counted", "one step too few")
     with pytest.raises(testing.KernelRefused, match="numbers: refused"):
         testing.assert_kernel(wrong, reference, *args, chip="v6e")
+
+
+COMMAND = """\
+import jax.numpy as jnp, sparse_kernels
+fn, plain, args = sparse_kernels.case("counted")
+wrong, *_ = sparse_kernels.case("counted", "equal lanes add at once")
+arguments = lambda: args
+"""
+
+
+def test_the_command_asks_it_too(tmp_path, capsys):
+    (file := tmp_path / "counts.py").write_text(COMMAND)
+    for name, status, says in (("fn", 0, "protocol: passed"), ("wrong", 1, "protocol: refused. Subcore (core 0")):
+        what = [f"{file}:{name}", "--reference", f"{file}:plain", "--arguments", f"{file}:arguments", "--chip", "v6e"]
+        assert command.main(what) == status
+        assert says in capsys.readouterr().out
 
 
 def test_traffic_is_whole_granules_of_what_is_moved():
@@ -207,6 +226,35 @@ def test_a_barrier_orders_what_shared_memory_holds():
     np.testing.assert_array_equal(run(fn(True), VALUES), np.broadcast_to(VALUES, (32, 8)))
     with pytest.raises(Fault, match="reads shared.15, 0., and subcore .core 0, subcore 15. at line .* nothing orders"):
         run(fn(False), VALUES)
+
+
+@pytest.mark.parametrize(
+    "accesses, meet",
+    [
+        ([(0, 0, 0, "adds to"), (0, 1, 0, "adds to"), (0, 1, 0, "reads")], True),  # the last to add reads
+        ([(0, 0, 0, "adds to"), (0, 1, 0, "adds to"), (0, 1, 1, "reads")], False),  # behind a barrier
+        ([(0, 0, 0, "reads"), (0, 1, 0, "reads"), (0, 0, 0, "writes")], True),
+        ([(0, 0, 0, "reads"), (0, 1, 0, "reads"), (0, 0, 1, "writes")], False),
+        ([(0, 0, 0, "writes"), (0, 0, 0, "reads"), (0, 0, 0, "writes")], False),  # a subcore's own, in order
+        ([(0, 0, 0, "reads"), (0, 0, 3, "reads"), (1, 16, 9, "writes")], True),  # no barrier orders two cores
+        ([(0, 0, 0, "reads"), (1, 16, 0, "reads"), (1, 16, 5, "writes")], True),
+        ([(0, 0, 0, "writes"), (0, 1, 0, "adds to")], True),
+    ],
+)
+def test_accesses_that_nothing_orders_are_told_from_those_in_order(accesses, meet):
+    """Each (core, subcore, barriers before it, what it does); the last one is in question."""
+    buffer = Buffer("sums", "vmem_shared", np.zeros(4), (4,))
+    sharing, part = Sharing((4,)), Part(buffer, (slice(1, 3, 1),))
+    for core, who, phase, does in accesses[:-1]:
+        sharing.note(part, Access(core, who, phase, does, f"Subcore {who}"))
+    core, who, phase, does = accesses[-1]
+    last = Access(core, who, phase, does, f"Subcore {who}")
+    sharing.note(Part(buffer, (slice(3, 4, 1),)), last)  # nobody has touched this element
+    if meet:
+        with pytest.raises(Fault, match=r"sums\[[12]\], and subcore"):
+            sharing.note(part, last)
+    else:
+        sharing.note(part, last)
 
 
 def cannot(body):

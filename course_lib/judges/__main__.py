@@ -30,6 +30,8 @@ With --mesh, the function calls jax.shard_map without mesh=, its kernel may copy
 protocol, numbers, compiler and schedule. --specs says along which axes each argument is cut, as PartitionSpec does:
 "d; None,d" cuts the first along its rows, and the second along its columns.
 
+A kernel on SparseCores needs --chip v5p, v6e or tpu7x; its judges are protocol, numbers and compiler.
+
 Exit status: 0 if every judge passes it, 1 if one refuses it, 2 if they could not be asked or one could not run it.
 Where libtpu does not exist, on a Mac for example, the compiler is skipped, which does not change the status."""
 

@@ -6,7 +6,7 @@ import textwrap
 import jax
 
 from course_lib import compiler
-from zoo import chips_page, gpu_page
+from zoo import chips_page, gpu_page, sparse_page
 from zoo.bug import Bug
 from zoo.examine import BARE, COLUMNS, Cell
 
@@ -78,6 +78,7 @@ def page(bugs: tuple[Bug, ...], rows: Rows, limit_s: float) -> str:
         "## The matrix\n\n" + "\n".join(_section(kind, group) for kind, group in _by_kind(bugs, rows)),
         gpu_page.section(),
         chips_page.section(),
+        sparse_page.section(),
         _HOW_TO_ADD,
     ]
     return "\n".join(parts)

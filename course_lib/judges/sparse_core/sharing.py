@@ -16,10 +16,10 @@ _NOBODY = -1
 
 
 class Access(NamedTuple):
-    """One access. ``who``: the subcore, by its number; None if several have read."""
+    """One access, or several reads or additions that stand for one."""
 
     core: int | None  # None: subcores of several
-    who: int | None
+    who: int | None  # None: several
     phase: int  # how many barriers of its core lie before it
     does: str  # "reads", "writes" or "adds to"
     words: str  # "Subcore (core 0, subcore 3) at line 12 of kernel"
@@ -41,15 +41,25 @@ class Sharing:
     def note(self, part: Part, new: Access) -> None:
         """Note an access. Raises Fault if one before it may happen at the same time, and one of the two writes."""
         self._check(part, self.writers, new)
-        if new.does != "reads":
-            self._check(part, self.readers, new)
-            part.put(self.writers, self._number(new))
+        if new.does == "reads":
+            self._join(part, self.readers, new)
             return
-        for number in np.unique(part.of(self.readers)):
-            both = new if number == _NOBODY else _both(self.accesses[number], new)
-            if both is not None:
-                before = part.of(self.readers)
-                part.put(self.readers, np.where(before == number, self._number(both), before))
+        self._check(part, self.readers, new)
+        if new.does == "adds to":
+            self._join(part, self.writers, new)
+        else:
+            part.put(self.writers, self._number(new))
+
+    def _join(self, part: Part, seen: np.ndarray, new: Access) -> None:
+        """Note a read beside other reads, or an addition beside others: several subcores may do so at once."""
+        before = part.of(seen)
+        after = np.array(before)
+        for number in np.unique(before):
+            old = None if number == _NOBODY else self.accesses[number]
+            both = _both(old, new) if old is not None and old.does == new.does else new
+            if both is not old:
+                after[before == number] = self._number(both)
+        part.put(seen, after)
 
     def _number(self, access: Access) -> int:
         if not self.accesses or self.accesses[-1] != access:
@@ -69,12 +79,12 @@ class Sharing:
             raise _fault(part, int(np.argmax((found == number).ravel())), found.shape, old, new)
 
 
-def _both(old: Access, new: Access) -> Access | None:
-    """Return one access that stands for both reads; None if the old one already does."""
+def _both(old: Access, new: Access) -> Access:
+    """Return one access that stands for both."""
     if old.core == new.core and old.phase < new.phase:
         return new
     if old.core is None or (old.core == new.core and old.who in (None, new.who)):
-        return None
+        return old
     core = old.core if old.core == new.core else None
     return old._replace(core=core, who=None)
 

@@ -204,16 +204,17 @@ class Subcore:
         self._touch(found, "writes")
         if self.shared.checked and (same := arithmetic.same_lanes(at, on)):
             does, next = "write to", "store each element from one lane: mask the others."
+            unknown = "JAX does not document which of the two stays."
             if eqn.params["add"]:
-                does = "add to"
+                does, unknown = "add to", "JAX documents such an addition as atomic, but not that both lanes count."
                 next = (
                     "count equal values first: counts, last = plsc.scan_count(values, mask=...), then "
-                    "addupdate_scatter(ref, [values], counts, mask=last)."
+                    "plsc.addupdate_scatter(ref, [values], counts, mask=last)."
                 )
             place = ", ".join(str(int(i[same[0]])) for i in at)
             raise Fault(
                 f"{self.name}: lanes {same[0]} and {same[1]}{self.line} {does} {found.buffer.name}[{place}] with one "
-                "instruction, and JAX does not document what then happens.",
+                f"instruction. {unknown}",
                 next,
             )
         view, where = found.view(found.buffer.array), tuple(i[on] for i in at)

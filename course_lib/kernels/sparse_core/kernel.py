@@ -1,4 +1,4 @@
-"""Rows by their numbers on the SparseCores of a TPU: gather, scatter-add, histogram.
+"""Rows by index on the SparseCores of a TPU: gather, scatter-add, histogram.
 
     gather_rows   o[i] = table[indices[i]]                          table (N, D), indices (n,) -> (n, D)
     scatter_add   o[r] = the sum of all rows[i] with indices[i] = r   rows (n, D), indices (n,) -> (N, D)
