@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.sparse_core.faults import NotEvaluated
+from course_lib.judges.sparse_core.memory import garbage
 
 
 def operation(eqn) -> Callable[[list], list]:
@@ -85,13 +86,31 @@ def scan_count(x: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def cumulative(name: str, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the cumulative sum, maximum or minimum over the lanes of the mask."""
+    """Return the cumulative sum, maximum or minimum over the lanes of the mask.
+
+    Before the first of them a maximum or minimum is the lane itself, as JAX's own tests expect.
+    """
     take, start = {
         "sc.masked_cumsum": (np.add, x.dtype.type(0)),
         "sc.masked_cummax": (np.maximum, -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min),
         "sc.masked_cummin": (np.minimum, np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max),
     }[name]
-    return take.accumulate(np.where(mask, x, start)).astype(x.dtype)
+    so_far = take.accumulate(np.where(mask, x, start)).astype(x.dtype)
+    return so_far if take is np.add else np.where(np.cumsum(mask) > 0, so_far, x)
+
+
+def masked_sort(keys: np.ndarray, values: np.ndarray, mask: np.ndarray, descending: bool) -> list[np.ndarray]:
+    """Return keys and values in the order of the keys, equal ones as they were, the lanes outside the mask last."""
+    valid = sorted(np.flatnonzero(mask), key=lambda lane: keys[lane], reverse=descending)
+    order = [*valid, *np.flatnonzero(~mask)]
+    return [keys[order], values[order], np.arange(len(order)) < len(valid)]
+
+
+def expanded(found: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the first elements in the lanes of the mask, in order, and garbage in the others."""
+    result = garbage(found.shape, found.dtype)
+    result[mask] = found[: mask.sum()]
+    return result
 
 
 def counted(name: str, mask: np.ndarray, reduce: int) -> np.ndarray:

@@ -25,9 +25,9 @@ def judge_sparse_core(fn: Callable, reference: Callable, *args, chip: str = "v6e
     numbers     the values, computed in NumPy from the traced program, with the bytes of HBM that it moves
     compiler    libtpu for the chip
 
-    The evaluator has no semaphores between subcores, no copies to other devices, and no compressed loads or stores:
-    with these, protocol and numbers are skipped and say so. Raises ValueError for an argument that is not an array, a
-    reference that does not run, an unknown chip, and one without SparseCores.
+    The evaluator has no semaphores between subcores and no copies to other devices: with these, protocol and numbers
+    are skipped and say so. Raises ValueError for an argument that is not an array, a reference that does not run, an
+    unknown chip, and one without SparseCores.
     """
     _check(chip)
     trial = Trial(fn, reference, args, chip, simulate=False)

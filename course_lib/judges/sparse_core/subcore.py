@@ -19,7 +19,6 @@ from course_lib.judges.sparse_core.sharing import Access, Sharing
 from course_lib.judges.sparse_core.traffic import Traffic
 
 _OF_A_PIPELINE = re.compile(r"allocations\[(\d+)\]\.(\w+)")
-_CALLED = {"sc.load": "expanded load", "sc.swap": "compressed or adding store (plsc.addupdate)"}
 _LONGEST = 5_000_000  # equations that one run evaluates: about a minute
 
 
@@ -191,6 +190,25 @@ class Subcore:
             raise Fault(f"{self.name}{self.line} writes to {found}, which is an input.", "write to an output instead.")
         found.write(value, add=add)
 
+    def _load_expanded(self, eqn, ins: list) -> list:
+        (ref, *transforms), mask = ins[:-1], np.asarray(ins[-1])
+        if not eqn.params["has_mask"]:
+            raise NotEvaluated("The evaluator has a vector load with a mask only.")
+        found = self._part(_with(ref, jax.tree.unflatten(eqn.params["tree"], transforms)))
+        self._touch(found, "reads")
+        return [arithmetic.expanded(found.read(), mask)]
+
+    def _store_compressed(self, eqn, ins: list) -> list:
+        """Store, or add, the lanes of the mask one behind the other; without a mask all of them."""
+        ref, x, *transforms = ins[:-1] if eqn.params["has_mask"] else ins
+        found = self._part(_with(ref, jax.tree.unflatten(eqn.params["tree"], transforms)))
+        old, x = found.read(), np.asarray(x)
+        chosen = x[np.asarray(ins[-1])] if eqn.params["has_mask"] else x
+        new = np.array(old)
+        new[: len(chosen)] = old[: len(chosen)] + chosen if eqn.params["add"] else chosen
+        self._store(found, new)
+        return [old]
+
     def _vector_gather(self, eqn, ins: list) -> list:
         ref, transforms, indices, mask = eqn.params["tree"].unflatten(ins)
         found, at, on = self._lanes(ref, transforms, indices, mask)
@@ -326,10 +344,18 @@ class Subcore:
         name = compat.sparse_core_primitive(eqn)
         return [arithmetic.counted(name, np.asarray(ins[0]), eqn.params["reduce"])]
 
+    def _masked_sort(self, eqn, ins: list) -> list:
+        keys, values, *given = map(np.asarray, ins)
+        mask = given[0] if given else np.ones(keys.shape, bool)
+        sorted_ = arithmetic.masked_sort(keys, values, mask, eqn.params["descending"])
+        return sorted_ if given else sorted_[:2]
+
+    def _bitcast(self, eqn, ins: list) -> list:
+        return [np.ascontiguousarray(ins[0]).view(eqn.params["dtype"])]
+
     def _not_there(self, eqn, ins: list) -> list:
-        name = compat.sparse_core_primitive(eqn) or eqn.primitive.name
-        is_called = _CALLED.get(name, f"`{name.removeprefix('sc.')}`")
-        raise NotEvaluated(f"The evaluator has no {is_called}, which the kernel uses{self.line}.")
+        name = (compat.sparse_core_primitive(eqn) or eqn.primitive.name).removeprefix("sc.")
+        raise NotEvaluated(f"The evaluator has no `{name}`, which the kernel uses{self.line}.")
 
 
 def _readable(name: str) -> str:
@@ -379,8 +405,8 @@ _FLOWS = {
     "sc.barrier": Subcore._barrier,
 }
 _NOT_THERE = (
-    "sc.load", "sc.swap", "sc.masked_sort", "sc.pack", "sc.unpack", "sc.bitcast", "sc.fetch_and_add",
-    "semaphore_signal", "semaphore_wait", "semaphore_read", "get_barrier_semaphore", "debug_print",
+    "sc.pack", "sc.unpack", "sc.fetch_and_add", "semaphore_signal", "semaphore_wait", "semaphore_read",
+    "get_barrier_semaphore", "debug_print",
 )  # fmt: skip
 _RULES = {
     "get": Subcore._get,
@@ -390,6 +416,10 @@ _RULES = {
     "dma_wait": Subcore._dma_wait,
     "axis_index": Subcore._axis_index,
     "multiple_of": Subcore._multiple_of,
+    "sc.load": Subcore._load_expanded,
+    "sc.swap": Subcore._store_compressed,
+    "sc.masked_sort": Subcore._masked_sort,
+    "sc.bitcast": Subcore._bitcast,
     "sc.gather": Subcore._vector_gather,
     "sc.scatter": Subcore._vector_scatter,
     "sc.scan_count": Subcore._scan_count,
