@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu_sc as plsc
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 from sparse_kernels import normal, numbers
 from sweeps import daily
 
@@ -67,6 +69,19 @@ def test_mapped_and_jitted():
     close(got[1], 2 * sparse_core.gather_rows(TABLE, INDICES))
     each = jax.vmap(lambda i: sparse_core.histogram(i, 55))(INDICES)
     close(each.sum(0), sparse_core.histogram(INDICES, 55))
+
+
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+def test_on_a_mesh_each_device_takes_its_indices(kind):
+    """Indices cut along a mesh, a table on every device: the gradient and the counts are sums over the devices."""
+    indices, mesh = numbers(-3, 55, 64), jax.make_mesh((4,), ("d",), (kind,), devices=jax.devices("cpu")[:4])
+    gradient = jax.jit(jax.grad(lambda table, i: (sparse_core.gather_rows(table, i) ** 2).sum()))
+    want = gradient(TABLE, indices), sparse_core.histogram(indices, 50)
+    with jax.set_mesh(mesh):
+        cut = jax.device_put(indices, NamedSharding(mesh, P("d")))
+        table = jax.device_put(TABLE, NamedSharding(mesh, P()))
+        got = gradient(table, cut), jax.jit(lambda i: sparse_core.histogram(i, 50))(cut)
+    close(jax.device_get(got), jax.device_get(want))
 
 
 def test_nothing_to_move_is_no_error():

@@ -1,20 +1,24 @@
 """The operations of a kernel on values, in NumPy; those without an entry are left to JAX, which is slower."""
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib import compat
 from course_lib.judges.sparse_core.faults import NotEvaluated
 from course_lib.judges.sparse_core.memory import garbage
 
 
 def operation(eqn) -> Callable[[list], list]:
     """Return a function from the inputs of an equation to its outputs."""
-    name, params = eqn.primitive.name, eqn.params
+    name, params = compat.sparse_core_primitive(eqn) or eqn.primitive.name, eqn.params
     dtype = getattr(eqn.outvars[0].aval, "dtype", None) if eqn.outvars else None
     if name in _ELEMENTWISE:
         return lambda ins: [np.asarray(_ELEMENTWISE[name](*ins)).astype(dtype, copy=False)[()]]
+    if name in _OF_SPARSE_CORES:
+        return lambda ins: _OF_SPARSE_CORES[name](params, *map(np.asarray, ins))
     if name == "convert_element_type":
         return lambda ins: [np.asarray(ins[0]).astype(dtype)[()]]
     if name == "broadcast_in_dim" and not params["broadcast_dimensions"]:
@@ -73,7 +77,7 @@ _ELEMENTWISE = {
 }
 
 
-def scan_count(x: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _scan_count(params: dict, x: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
     """Return how often each element has occurred so far, itself included, and where it occurs for the last time."""
     counts, is_last, seen = np.zeros(x.shape, np.int32), np.zeros(x.shape, bool), {}
     for lane in np.flatnonzero(mask):
@@ -82,28 +86,46 @@ def scan_count(x: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         if before is not None:
             is_last[before] = False
         seen[x[lane]] = lane
-    return counts, is_last
+    return [counts, is_last]
 
 
-def cumulative(name: str, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the cumulative sum, maximum or minimum over the lanes of the mask.
+def _cumulative(take, params: dict, x: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+    """Return the cumulative maximum or minimum over the lanes of the mask.
 
-    Before the first of them a maximum or minimum is the lane itself, as JAX's own tests expect.
+    Before the first of them it is the lane itself, as JAX's own tests expect.
     """
-    take, start = {
-        "sc.masked_cumsum": (np.add, x.dtype.type(0)),
-        "sc.masked_cummax": (np.maximum, -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min),
-        "sc.masked_cummin": (np.minimum, np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max),
-    }[name]
-    so_far = take.accumulate(np.where(mask, x, start)).astype(x.dtype)
-    return so_far if take is np.add else np.where(np.cumsum(mask) > 0, so_far, x)
+    so_far, found = np.array(x), None
+    for lane in np.flatnonzero(mask):
+        found = x[lane] if found is None else take(found, x[lane])
+        so_far[lane:] = found
+    return [so_far]
 
 
-def masked_sort(keys: np.ndarray, values: np.ndarray, mask: np.ndarray, descending: bool) -> list[np.ndarray]:
+def _masked_sort(params: dict, keys: np.ndarray, values: np.ndarray, *given: np.ndarray) -> list[np.ndarray]:
     """Return keys and values in the order of the keys, equal ones as they were, the lanes outside the mask last."""
-    valid = sorted(np.flatnonzero(mask), key=lambda lane: keys[lane], reverse=descending)
+    mask = given[0] if given else np.ones(keys.shape, bool)
+    valid = sorted(np.flatnonzero(mask), key=lambda lane: keys[lane], reverse=params["descending"])
     order = [*valid, *np.flatnonzero(~mask)]
-    return [keys[order], values[order], np.arange(len(order)) < len(valid)]
+    return [keys[order], values[order], *([np.arange(len(order)) < len(valid)] if given else [])]
+
+
+def _counted(count: Callable, params: dict, mask: np.ndarray) -> list[np.ndarray]:
+    """Return one number in every lane."""
+    if params["reduce"] != 1:
+        raise NotEvaluated("The evaluator counts the lanes of a mask with reduce=1 only.")
+    return [np.full(mask.shape, count(mask), np.int32)]
+
+
+_OF_SPARSE_CORES = {
+    "sc.scan_count": _scan_count,
+    "sc.masked_cumsum": lambda params, x, mask: [np.cumsum(np.where(mask, x, 0), dtype=x.dtype)],
+    "sc.masked_cummax": functools.partial(_cumulative, np.maximum),
+    "sc.masked_cummin": functools.partial(_cumulative, np.minimum),
+    "sc.masked_sort": _masked_sort,
+    "sc.bitcast": lambda params, x: [np.ascontiguousarray(x).view(params["dtype"])],
+    "sc.all_reduce_population_count": functools.partial(_counted, np.sum),
+    "sc.all_reduce_ffs": functools.partial(_counted, lambda mask: np.argmax(mask) if mask.any() else mask.size),
+}
 
 
 def expanded(found: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -111,22 +133,3 @@ def expanded(found: np.ndarray, mask: np.ndarray) -> np.ndarray:
     result = garbage(found.shape, found.dtype)
     result[mask] = found[: mask.sum()]
     return result
-
-
-def counted(name: str, mask: np.ndarray, reduce: int) -> np.ndarray:
-    """Return in every lane how many lanes are true, or the first that is."""
-    if reduce != 1:
-        raise NotEvaluated(f"The evaluator has `{name}` with reduce=1 only.")
-    first = int(np.argmax(mask)) if mask.any() else mask.size
-    return np.full(mask.shape, mask.sum() if "count" in name else first, np.int32)
-
-
-def same_lanes(indices: list[np.ndarray], mask: np.ndarray) -> tuple[int, int] | None:
-    """Return the first two lanes that name the same element; None if all that count differ."""
-    seen: dict[tuple, int] = {}
-    for lane in np.flatnonzero(mask):
-        at = tuple(int(index[lane]) for index in indices)
-        if at in seen:
-            return seen[at], int(lane)
-        seen[at] = int(lane)
-    return None

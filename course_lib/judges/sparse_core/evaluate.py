@@ -9,6 +9,7 @@ import numpy as np
 
 from course_lib import chips, grid
 from course_lib.grid import jaxprs
+from course_lib.judges.sparse_core import interpreter
 from course_lib.judges.sparse_core.faults import Fault, NotEvaluated
 from course_lib.judges.sparse_core.memory import Buffer, in_hbm
 from course_lib.judges.sparse_core.sharing import Sharing
@@ -76,20 +77,20 @@ def _kernel(eqn, ins: list, chip: str, traffic: Traffic, checked: bool) -> list:
     outputs = [in_hbm(n, a.shape, a.dtype) for n, a in zip(names[len(ins) :], params["out_avals"], strict=False)]
     hbm, own = [*inputs, *outputs], list(zip(names, jaxpr.invars, strict=True))[len(inputs) + len(outputs) :]
     sizes = dict(mesh.shape)
-    shared = Shared(
-        chips.sparse_cores(chip), sizes, {b: Sharing(b.array.shape) for b in outputs}, traffic, checked, [0]
-    )
+    sharing = {buffer: Sharing(buffer.array.shape) for buffer in outputs}
+    common = {"sharing": sharing, "traffic": traffic, "checked": checked}
+    shared = Shared(chip=chips.sparse_cores(chip), sizes=sizes, **common)
     core_axis, places = next(iter(sizes)), list(np.ndindex(*sizes.values()))
     with np.errstate(all="ignore"):
         for core in range(sizes[core_axis]):
-            common = {n: own_buffer(v.aval, n) for n, v in own if space_of(v.aval) == "vmem_shared"}
-            shared.sharing.update({buffer: Sharing(buffer.array.shape) for buffer in common.values()})
+            of_core = {n: own_buffer(v.aval, n) for n, v in own if space_of(v.aval) == "vmem_shared"}
+            shared.sharing.update({buffer: Sharing(buffer.array.shape) for buffer in of_core.values()})
             subcores = []
             for number, place in enumerate(places):
                 if place[0] == core:
-                    subcore = Subcore(shared, number, dict(zip(sizes, map(int, place), strict=True)), core_axis)
-                    refs = [common.get(n) or own_buffer(v.aval, n) for n, v in own]
-                    subcores.append((subcore, subcore.run(jaxpr, [], [*hbm, *refs])))
+                    subcore = Subcore(shared, number, dict(zip(sizes, map(int, place), strict=True)))
+                    refs = [of_core.get(n) or own_buffer(v.aval, n) for n, v in own]
+                    subcores.append((subcore, interpreter.run(subcore, jaxpr, [], [*hbm, *refs])))
             _run_core(subcores, checked)
     return [jnp.asarray(_without_padding(buffer)) for buffer in outputs]
 
