@@ -28,6 +28,7 @@ LONG = {
     "paged_attention",
     "block_sparse",
     "collectives",
+    "sparse_core",
 }
 NO_GRADIENT = {"matmul_one_block"}
 
