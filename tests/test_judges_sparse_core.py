@@ -90,11 +90,31 @@ def test_an_evaluation_is_the_same_every_time():
     assert len(said) == 1 and "Subcore (core 0, subcore 0) at line" in said.pop().replace("\n", " ")
 
 
+def test_copies_may_share_a_semaphore_if_all_are_awaited_before_they_are_used():
+    def fetched(table, indices):
+        def kernel(table_hbm, indices_hbm, o_hbm, indices_ref, rows_ref, sem):
+            pltpu.sync_copy(indices_hbm.at[pl.ds(sparse_kernels.me() * 32, 32)], indices_ref)
+            parts = [pl.ds(k * 8, 8) for k in range(4)]
+            copies = [pltpu.async_copy(table_hbm.at[indices_ref.at[p]], rows_ref.at[p], sem) for p in parts]
+            for copy in copies:
+                copy.wait()
+            pltpu.sync_copy(rows_ref, o_hbm.at[pl.ds(sparse_kernels.me() * 32, 32)])
+
+        scratch = [pltpu.VMEM((32,), jnp.int32), pltpu.VMEM((32, 128), table.dtype), pltpu.SemaphoreType.DMA]
+        out = jax.ShapeDtypeStruct((1024, 128), table.dtype)
+        return pl.kernel(kernel, out_type=out, mesh=sparse_kernels.mesh(), scratch_types=scratch)(table, indices)
+
+    _, reference, args = sparse_kernels.case("gathered")
+    assert [v.passed for v in judges.judge_sparse_core(fetched, reference, *args)] == [True, True, COMPILES]
+
+
 def test_the_other_judges_ask_this_one():
     fn, reference, args = sparse_kernels.case("counted")
     assert [v.judge for v in judges.judge(fn, reference, *args, chip="v6e")] == ["protocol", "numbers", "compiler"]
     report = testing.assert_kernel(fn, reference, *args, chip="v6e")
     assert report is None or report.ok
+    with pytest.warns(UserWarning, match="budget: skipped. A budget is for kernels on a TensorCore"):
+        testing.assert_kernel(fn, reference, *args, chip="v6e", budget=judges.Budget(spills=0))
     wrong, reference, args = sparse_kernels.case("counted", "one step too few")
     with pytest.raises(testing.KernelRefused, match="numbers: refused"):
         testing.assert_kernel(wrong, reference, *args, chip="v6e")

@@ -7,7 +7,7 @@ from course_lib.judges.reading import sparse_core
 from course_lib.judges.sparse_core import judge_sparse_core
 from course_lib.judges.tpu import budget, compiling, numbers, races, simulator
 from course_lib.judges.trial import Trial
-from course_lib.judges.verdict import Verdict
+from course_lib.judges.verdict import Verdict, skipped
 
 # in the order in which they are asked
 JUDGES: dict[str, Callable[[Trial], Verdict]] = {
@@ -16,6 +16,7 @@ JUDGES: dict[str, Callable[[Trial], Verdict]] = {
     "races": races.ask,
     "compiler": compiling.ask,
 }
+_NO_BUDGET = "A budget is for kernels on a TensorCore: judges.sparse_core_traffic counts the bytes of this one."
 NAMES = (*JUDGES, "budget", "device")  # every value of Verdict.judge
 
 
@@ -33,15 +34,14 @@ def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e", simulate:
 
 def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
     """Return the same for a Trial, followed by the budget judge's verdict if there are ``limits``."""
-    verdicts, asking = [], list(JUDGES.values())
     if _on_sparse_cores(trial):
-        verdicts, asking = judge_sparse_core.asked(trial), []
-    if limits:
-        asking.append(functools.partial(budget.ask, budget=limits))
-    for ask in asking:
-        if verdicts and verdicts[-1].passed is False:
-            break
+        verdicts = judge_sparse_core.asked(trial)
+        return [*verdicts, skipped("budget", _NO_BUDGET)] if limits else verdicts
+    verdicts = []
+    for ask in [*JUDGES.values(), *([functools.partial(budget.ask, budget=limits)] if limits else [])]:
         verdicts.append(ask(trial))
+        if verdicts[-1].passed is False:
+            break
     return verdicts
 
 
