@@ -18,7 +18,7 @@ from course_lib import compat, compiler, grid, judges, testing
 from course_lib.judges import __main__ as command
 from course_lib.judges.sparse_core.evaluate import evaluated
 from course_lib.judges.sparse_core.faults import Fault
-from course_lib.judges.sparse_core.memory import Buffer, Part
+from course_lib.judges.sparse_core.memory import Buffer, Part, check_inside, in_hbm
 from course_lib.judges.sparse_core.sharing import Access, Sharing
 from course_lib.judges.tolerance.expected import expected, right
 
@@ -317,6 +317,32 @@ def test_accesses_that_nothing_orders_are_told_from_those_in_order(accesses, mee
             sharing.note(part, last)
     else:
         sharing.note(part, last)
+
+
+@pytest.mark.parametrize(
+    "rows, at, inside",
+    [
+        (20, slice(16, 24, 1), True),  # the last tile of 8 rows, which is copied whole
+        (20, slice(16, 32, 1), False),
+        (20, slice(24, 32, 1), False),
+        (20, 20, False),  # one row is no tile
+        (20, 19, True),
+        (1, slice(0, 1, 1), True),  # a single row has no padding
+        (1, slice(0, 2, 1), False),
+        (3, slice(0, 4, 1), True),
+        (20, np.array([0, 19]), True),
+        (20, np.array([0, 20]), False),
+        (20, np.array([-1, 0]), False),
+    ],
+    ids=str,
+)
+def test_an_access_lies_inside_or_in_the_tile_that_holds_the_last_rows(rows, at, inside):
+    part = Part(in_hbm("x_hbm", (rows, 128), np.float32), (at, slice(0, 128, 1)))
+    if inside:
+        check_inside(part, "Subcore 0", "reads")
+    else:
+        with pytest.raises(Fault, match="Subcore 0 reads x_hbm"):
+            check_inside(part, "Subcore 0", "reads")
 
 
 def cannot(body):

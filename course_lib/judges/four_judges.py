@@ -36,7 +36,8 @@ def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
     """Return the same for a Trial, followed by the budget judge's verdict if there are ``limits``."""
     if _on_sparse_cores(trial):
         verdicts = judge_sparse_core.asked(trial)
-        return [*verdicts, skipped("budget", _NO_BUDGET)] if limits else verdicts
+        passed = verdicts[-1].passed is not False
+        return [*verdicts, skipped("budget", _NO_BUDGET)] if limits and passed else verdicts
     verdicts = []
     for ask in [*JUDGES.values(), *([functools.partial(budget.ask, budget=limits)] if limits else [])]:
         verdicts.append(ask(trial))

@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu_sc as plsc
 
 from course_lib.judges.sparse_core.faults import Fault, NotEvaluated
 
-_TILE = 8, 128  # the last two axes of an array in HBM are stored in such tiles
+_TILE = 8, 128  # the last two axes of an array in HBM are stored in such tiles; fewer rows in 1, 2 or 4
 
 
 @dataclasses.dataclass(eq=False)
@@ -34,8 +34,10 @@ def garbage(shape: tuple[int, ...], dtype) -> np.ndarray:
 
 def in_hbm(name: str, shape: tuple[int, ...], dtype, given: np.ndarray | None = None) -> Buffer:
     """Return an array in HBM, which holds ``given`` if that is an input, with garbage in the padding of its tiles."""
-    whole = len(shape) - 2
-    padded = tuple(-(-n // t) * t for n, t in zip(shape[whole:], _TILE, strict=True)) if whole >= 0 else shape
+    whole, padded = len(shape) - 2, shape
+    if whole >= 0:
+        rows = min(_TILE[0], 1 << max(0, shape[-2] - 1).bit_length())
+        padded = tuple(-(-n // t) * t for n, t in zip(shape[-2:], (rows, _TILE[1]), strict=True))
     array = garbage((*shape[: max(0, whole)], *padded), dtype)
     if given is not None:
         array[tuple(map(slice, shape))] = given
@@ -190,7 +192,8 @@ def check_inside(part_: Part, whose: str, what: str) -> None:
                 )
             continue
         low, high = (index, index + 1) if isinstance(index, int) else (index.start, index.stop)
-        if low < 0 or high > part_.buffer.array.shape[axis]:
+        stored = size if isinstance(index, int) else part_.buffer.array.shape[axis]
+        if low < 0 or high > stored or (low >= size and high > low):
             raise Fault(
                 f"{whose} {what} {part_}, but axis {axis} of {part_.buffer.name} has {size:,} elements.",
                 "look at the start of the slice, and at how the work is divided among the subcores.",
