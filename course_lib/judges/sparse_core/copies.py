@@ -25,7 +25,7 @@ class Copy(NamedTuple):
         value, target = self.source.read(), self.target
         if self.source.kept is not None:
             target = _only(target, self.source.kept)
-            value = np.compress(self.source.kept, value, self.source._axis)
+            value = np.compress(self.source.kept, value, self.source.axis)
         target.write(value, add=self.add)
 
 

@@ -61,8 +61,8 @@ class Part(NamedTuple):
         return int(np.prod([1 if isinstance(i, int) else _length(i) for i in self.at], dtype=np.int64))
 
     @property
-    def _axis(self) -> int:
-        """The axis of the selected elements that the indices run along."""
+    def axis(self) -> int:
+        """Which axis of the selected elements the indices run along, if there are indices."""
         number = next(n for n, i in enumerate(self.at) if isinstance(i, np.ndarray))
         return sum(not isinstance(i, int) for i in self.at[:number])
 
@@ -75,7 +75,7 @@ class Part(NamedTuple):
         if self.indices is None:
             return self.view(array)
         chosen = self.indices if self.kept is None else np.where(self.kept, self.indices, 0)
-        return np.take(self.view(array), chosen, self._axis, mode="clip")
+        return np.take(self.view(array), chosen, self.axis, mode="clip")
 
     def read(self) -> np.ndarray:
         return np.array(self.of(self.buffer.array))
@@ -85,15 +85,11 @@ class Part(NamedTuple):
         if self.indices is None:
             array[self.at] = array[self.at] + value if add else value
             return
-        view = self.view(array)
-        rows, value = (
-            self.indices,
-            np.broadcast_to(value, (*view.shape[: self._axis], self.indices.size, *view.shape[self._axis + 1 :])),
-        )
+        view, axis, rows = self.view(array), self.axis, self.indices
+        value = np.broadcast_to(value, (*view.shape[:axis], rows.size, *view.shape[axis + 1 :]))
         if self.kept is not None:
-            rows, value = rows[self.kept], np.compress(self.kept, value, self._axis)
-        rows = np.clip(rows, 0, view.shape[self._axis] - 1)
-        where = (slice(None),) * self._axis + (rows,)
+            rows, value = rows[self.kept], np.compress(self.kept, value, axis)
+        where = (slice(None),) * axis + (np.clip(rows, 0, view.shape[axis] - 1),)
         if add:
             np.add.at(view, where, value)
         else:

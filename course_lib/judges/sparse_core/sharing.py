@@ -69,7 +69,7 @@ class Sharing:
     def _check(self, part: Part, seen: np.ndarray, new: Access) -> None:
         found = part.of(seen)
         if part.kept is not None:
-            found = np.compress(part.kept, found, part._axis)
+            found = np.compress(part.kept, found, part.axis)
         for number in np.unique(found):
             if number == _NOBODY:
                 continue

@@ -1,6 +1,6 @@
 """Rows by index on the SparseCores of a TPU: gather, scatter-add, histogram.
 
-    gather_rows   o[i] = table[indices[i]]                          table (N, D), indices (n,) -> (n, D)
+    gather_rows   o[i] = table[indices[i]]                            table (N, D), indices (n,) -> (n, D)
     scatter_add   o[r] = the sum of all rows[i] with indices[i] = r   rows (n, D), indices (n,) -> (N, D)
     histogram     o[b] = how many of the values are b                 values (n,) -> (bins,)
 
@@ -79,8 +79,8 @@ def _scatter_kernel(
     sum_shared: Num[Ref, "part LANES"],  # of a SparseCore: all its subcores add to it
     zeros_ref: Num[Ref, "CHUNK LANES"],
     rows_ref: Num[Ref, "WINDOW LANES"],
-    from_ref: Int32[Ref, " WINDOW"],  # the numbers of rows, -1 for those that belong to another part
-    to_ref: Int32[Ref, " WINDOW"],  # where they go in this part
+    from_ref: Int32[Ref, " WINDOW"],  # which rows to fetch, -1 for those of another part
+    to_ref: Int32[Ref, " WINDOW"],  # where in this part to add them
     *,
     lanes: int,
 ) -> None:
