@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from unittest import mock
 
@@ -114,6 +115,17 @@ def sparse_core_primitive(eqn) -> str:
 def _sparse_core_names() -> dict:
     primitives = {name: value for name, value in vars(_sparse_core).items() if isinstance(value, _core.Primitive)}
     return {primitive: f"sc.{name.removesuffix('_p')}" for name, primitive in primitives.items()}
+
+
+@contextlib.contextmanager
+def push_streams_unwarned() -> Iterator[None]:
+    """Lower a kernel on SparseCores without the warning of JAX 0.12 for each copy out of a subcore's memory.
+
+    It says that the semaphore is ignored there. JAX's own ``pltpu.sync_copy`` passes one, so nobody can heed it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Destination semaphore is ignored for push streams", UserWarning)
+        yield
 
 
 def forget_failed_effects() -> None:

@@ -181,7 +181,6 @@ PLAIN = {  # the operations of a vector subcore, and what NumPy computes
         lambda x: plsc.sort_key_val(x, x, mask=x != 3)[2].astype(jnp.int32),
         lambda x: [1, 1, 1, 1, 0, 0, 0, 0],
     ),
-    "the bits": (lambda x: plsc.bitcast(plsc.bitcast(x, jnp.float32), jnp.int32), lambda x: x),
     "left to JAX": (lambda x: lax.rev(x, (0,)), lambda x: x[::-1]),
     "quotient": (lambda x: -x // 2, lambda x: -x // 2),
 }

@@ -10,7 +10,7 @@ import jax
 import jax.extend.core
 from jax._src.config import hlo_source_file_canonicalization_regex, traceback_in_locations_limit
 
-from course_lib import chips, grid
+from course_lib import chips, compat, grid
 from course_lib.compiler import assemble, blame, progress
 from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
@@ -69,7 +69,7 @@ def compile_tpu(
             return module
         return lower(part, *(args if of is None else of), chip=target, frames=frames)
 
-    on_sparse_cores = any(map(grid.runs_on_sparse_cores, grid.pallas_calls(jaxpr)))
+    on_sparse_cores = _on_sparse_cores(jaxpr)
     walk, doubts = _walk(jaxpr, args)
     limits = answers.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
     ask = answers.asking(target, lowered, limits)
@@ -101,11 +101,16 @@ def lower(jaxpr, *args, chip: chips.Chip, frames: int = 0) -> bytes:
     the same program gives the same bytes, wherever it was written and whichever process lowers it.
     """
     files = hlo_source_file_canonicalization_regex(_SESSION)
-    with chip.target(), traceback_in_locations_limit(frames), files:
+    unwarned = compat.push_streams_unwarned if _on_sparse_cores(jaxpr) else contextlib.nullcontext
+    with chip.target(), traceback_in_locations_limit(frames), files, unwarned():
         lowered = jax.jit(functools.partial(grid.run, jaxpr, False)).trace(*args).lower(lowering_platforms=("tpu",))
     buffer = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def _on_sparse_cores(jaxpr) -> bool:
+    return any(map(grid.runs_on_sparse_cores, grid.pallas_calls(jaxpr)))
 
 
 def _lowered(jaxpr, args: tuple, chip: chips.Chip) -> bytes:

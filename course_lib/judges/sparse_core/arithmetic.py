@@ -122,7 +122,6 @@ _OF_SPARSE_CORES = {
     "sc.masked_cummax": functools.partial(_cumulative, np.maximum),
     "sc.masked_cummin": functools.partial(_cumulative, np.minimum),
     "sc.masked_sort": _masked_sort,
-    "sc.bitcast": lambda params, x: [np.ascontiguousarray(x).view(params["dtype"])],
     "sc.all_reduce_population_count": functools.partial(_counted, np.sum),
     "sc.all_reduce_ffs": functools.partial(_counted, lambda mask: np.argmax(mask) if mask.any() else mask.size),
 }

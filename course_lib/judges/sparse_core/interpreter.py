@@ -160,7 +160,7 @@ _FLOWS = {
     "sc.barrier": _barrier,
 }
 _NOT_THERE = (
-    "sc.pack", "sc.unpack", "sc.fetch_and_add", "semaphore_signal", "semaphore_wait", "semaphore_read",
+    "sc.pack", "sc.unpack", "sc.bitcast", "sc.fetch_and_add", "semaphore_signal", "semaphore_wait", "semaphore_read",
     "get_barrier_semaphore", "debug_print",
 )  # fmt: skip
 _RULES = {

@@ -70,7 +70,7 @@ class Op:
 
     Under ``jax.vmap``, the operands at the positions ``leading`` accept extra axes in front, and the results get them
     too; if exactly these are mapped, the op is called as it is. Otherwise ``tpu_mapped``, or ``tpu`` if it is None, is
-    mapped; with ``one_at_a_time`` in a loop.
+    mapped; with ``one_at_a_time`` in a loop. ``lowered_in()`` is a context that the kernel is lowered in.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Op:
     dtypes: tuple[jnp.dtype, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
     since: int = 4
+    lowered_in: Callable = contextlib.nullcontext
 
     def __call__(self, *operands: Array, cuts: mesh_rules.Cuts = None) -> Array | tuple[Array, ...]:
         """Return the result, or a tuple of several. ``cuts``: the caller's layout on a mesh's Auto axes, if any."""
@@ -245,7 +246,7 @@ def lower_for(run: str, ctx, *operands, op: Op):
             stacklevel=2,
         )
         return _lower_plain(ctx, *operands, op=op)
-    with chip.some_tpu() if run == "run_tpu" else chip.quiet_triton(always=_road.value == "triton"):
+    with chip.some_tpu() if run == "run_tpu" else chip.quiet_triton(always=_road.value == "triton"), op.lowered_in():
         return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
 
 

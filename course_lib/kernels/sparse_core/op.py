@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
+from course_lib import compat
 from course_lib.arrays import Array, Int32, Num
 from course_lib.kernels.common import arguments, chip, legal
 from course_lib.kernels.common.legal import LANES
@@ -99,8 +100,16 @@ def _check_count(op: str, name: str, count: int, most: int | None) -> None:
 def _op(name: str, rule: str, launch: Callable, plain: Callable, **how: int) -> Op:
     """Return the op. JAX cannot map kernels on SparseCores, so under jax.vmap it runs once for each index."""
     sizes = tuple(("R", size) for size in how.values())
-    on_tpu = fixed(_on_tpu, launch=launch, plain=plain, **how)
-    return Op(name=name, rule=rule, tpu=on_tpu, plain=fixed(plain, **how), sizes=sizes, known="m", one_at_a_time=True)
+    return Op(
+        name=name,
+        rule=rule,
+        tpu=fixed(_on_tpu, launch=launch, plain=plain, **how),
+        plain=fixed(plain, **how),
+        sizes=sizes,
+        known="m",
+        one_at_a_time=True,
+        lowered_in=compat.push_streams_unwarned,
+    )
 
 
 def _on_tpu(*operands: Array, launch: Callable, plain: Callable, **how: int) -> Array:
