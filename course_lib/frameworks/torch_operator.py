@@ -186,7 +186,7 @@ def _defined(
         _check_no_forward_mode(name)
         arrays = [torch_tensors.to_jax(name, *each) for each in zip(tensors, given, strict=True)]
         found = torch_modes.run(name, compiled(mode, chosen), mode, arrays)
-        return as_returned(torch_tensors.to_torch(found, given))
+        return as_returned(torch_tensors.to_torch(found))
 
     def shapes(*given, **chosen):
         _, chosen = _chosen(name, settings, chosen)

@@ -57,20 +57,13 @@ def check_place(op: str, name: str, tensor: torch.Tensor) -> None:
         raise ValueError(f"{op}: {name} is sparse, {tensor.layout}; it must be dense. Try {name}.to_dense().")
 
 
-def to_torch(arrays: Iterable[jax.Array], given: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the memory of JAX arrays as tensors, and a copy where it is that of a tensor in ``given``.
+def to_torch(arrays: Iterable[jax.Array]) -> list[torch.Tensor]:
+    """Return the memory of JAX arrays as tensors.
 
-    JAX returns an argument that a function does not change in the memory that it came in, and an array that is returned
-    twice in one piece of memory. PyTorch's operators must not: somebody may write to their results.
+    The arrays must be results of ``jax.jit``, each of which has memory of its own, even where the function returns an
+    argument: PyTorch's user may write to a tensor.
     """
-    taken, tensors = {tensor.data_ptr() for tensor in given}, []
-    for array in arrays:
-        tensor = torch.from_dlpack(array)
-        if tensor.numel() and tensor.data_ptr() in taken:
-            tensor = tensor.clone()
-        taken.add(tensor.data_ptr())
-        tensors.append(tensor)
-    return tensors
+    return [torch.from_dlpack(array) for array in arrays]
 
 
 def dtype_in_torch(dtype) -> torch.dtype:
