@@ -35,7 +35,7 @@ ROWS = (
     Row(
         "sparse-core-add",
         r"IndirectStreamAddStartOp doesn't support transfer from source memory space \w+ to\s+destination memory space "
-        r"HBM",
+        r"HBM|Scatter from VMEM with `add=True` via `pltpu\.async_copy` is only supported",
         "A copy adds rows to an array in HBM (add=True), which SparseCores cannot do.",
         "add into pltpu.VMEM_SHARED, and copy the sum to HBM behind a plsc.subcore_barrier().",
         "17",
