@@ -7,10 +7,10 @@
 #
 # So far, one core of one chip has done all the work. A v5p has two cores, which JAX shows as one device (lesson 4), and
 # chips are joined by links through which one chip can write into the memory of another. How much faster is a matmul on
-# two cores, or on four chips? The folded cell below has the matmul of lesson 7 and an addition, whose argument `marks`
-# becomes `dimension_semantics`. The cell after it compiles both, for a v5e with its one core and for a v5p. Axis 0 of
-# the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now, which means that their steps run
-# in order.
+# two cores, or on four chips? The folded cell below defines the matmul of lesson 7 and an addition. Each has an
+# argument `marks`, with a word for each axis of its grid. The cell after it compiles both, for a v5e with its one core
+# and for a v5p. Axis 0 of the matmul's grid runs over rows of blocks. All axes are marked "arbitrary" for now, which
+# means that their steps run in order.
 #
 # No chip has run the kernels of this lesson. Cycles are *predicted (compiler)*, and times between chips are
 # *predicted (model)*, because the compiler's simulator does not count copies to other chips.
@@ -154,8 +154,8 @@ for marks in (ROWS_SHARED, REDUCTION_SHARED):
 
 # %% [markdown]
 # The kernel compiles, and its cycles look just as good. On a chip, however, each core would run half of the reduction
-# with an accumulator of its own. Only the first core clears it, only the second one stores it, and both copy their
-# output block to the same place in HBM.
+# with an accumulator of its own. Only the first core clears its accumulator, only the second core stores one, and both
+# copy their output block to the same place in HBM.
 #
 # What if the steps cannot be divided evenly? **Predict** how the cycles on a v5p grow from one row of blocks to two
 # and three. In the last line of the table, axis 1, which has four steps, is marked "parallel" as well.
@@ -174,11 +174,11 @@ for name, marks in (
     print(f"{name:13}" + "".join(f"{count:11,}" for count in cycles))
 
 # %% [markdown]
-# If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, each core runs two
-# of them, because the second core repeats a row (`grid.cores` has the rule, read in the compiler's program). If both
-# axes may be shared, the compiler halves the first one with an even number of steps. So mark every axis that may be
-# parallel, and choose block sizes that give one of these axes an even number of steps. Exercise 16.1 asks for the marks
-# of five kernels.
+# If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, the compiler gives
+# each core two, so the second core repeats a row of the first (`grid.cores` has the rule, read in the compiler's
+# program). If both axes may be shared, the compiler halves the first of them that has an even number of steps. So mark
+# every axis that may be parallel, and choose block sizes that give one of these axes an even number of steps. Exercise
+# 16.1 asks for the marks of five kernels.
 #
 # The picture shows the grid with three rows of blocks, and which core runs which step. **Mark its axes:** which marks
 # give both cores the same number of steps, without repeating any, and without an output block that both write?
@@ -188,10 +188,13 @@ three_rows = jax.ShapeDtypeStruct((1536, 2048), jnp.bfloat16)
 viz.core_splitter(functools.partial(matmul, marks=ROWS_SHARED), three_rows, square)
 
 # %% [markdown]
+# Columns must be "parallel", because only their number is even, and the reduction must not be. Each core then runs 24
+# steps, whether rows are "parallel" or not.
+#
 # ## Links between chips
 #
-# The two cores of a v5p share one HBM, but every chip has its own. Within a slice, data reach another chip through
-# links. How fast are they?
+# The two cores of a v5p share one HBM, but every chip has its own. The chips of a *slice* are joined by links. How fast
+# is a link, and how long does a *hop*, the trip over one link, take?
 
 # %%
 links = chips.links("v5e")
@@ -228,9 +231,10 @@ with jax.set_mesh(mesh):
     print(jax.jit(fn)(jax.device_put(jnp.zeros(8), P("d"))))
 
 # %% [markdown]
-# We pass no `mesh=` to `shard_map`, so it takes the mesh from its context. The judges need that, because they run the
-# function on CPU devices and compile it for chips. `judges.Mesh` describes how the arrays are divided, and
-# `judges.judge_chips` asks four judges. The first of them, called `protocol`, is new.
+# We pass no `mesh=` to `shard_map`, so it takes the mesh from its context. The judges rely on this: they run the same
+# function on CPU devices and compile it for chips. `judges.Mesh` says how the arrays are divided, its `sharded` wraps a
+# function in that `shard_map`, and `judges.judge_chips` asks four judges. Two of them are new: `protocol`, which the
+# next section explains, and `schedule`, which predicts the time of the copies.
 
 
 # %%
@@ -259,10 +263,10 @@ def time_us(one_device, *args, mesh=RING, **how):
 #
 # The smallest kernel that talks to another chip sends x to the next device of a ring.
 # `pltpu.make_async_remote_copy(source, target, send_sem, recv_sem, device_id=...)` describes a remote copy. All devices
-# run the same kernel, so `target` is a ref of this kernel, but it stands for that buffer on the other device. Each end
-# of the copy has a semaphore. The sender's `send_sem` counts the bytes that have been read from the source, and the
-# *receiver's* `recv_sem` counts the bytes that have arrived. So a device that calls `copy.wait_recv()` waits for what
-# its left neighbor sends, not for its own copy.
+# run the same kernel, so `target` is one of this kernel's own refs: it names the buffer, and `device_id` says on which
+# device that buffer is written. Each end of the copy has a semaphore. The sender's `send_sem` counts the bytes that
+# have been read from the source, and the *receiver's* `recv_sem` counts the bytes that have arrived. So a device that
+# calls `copy.wait_recv()` waits for what its left neighbor sends, not for its own copy.
 #
 # One chip may reach the kernel earlier than another. A chip that has not entered it does not know the kernel's
 # semaphores ([JAX's page on distributed kernels](https://docs.jax.dev/en/latest/pallas/tpu/distributed.html)), and may
@@ -361,7 +365,7 @@ for how in ({"sends": 0}, {"receives": 0}, {"receives": 2}, {"enters": False}):
 
 # %% [markdown]
 # Do these mistakes lead to wrong values? The next cell runs three of the versions once in JAX's simulator, without a
-# judge. The version that waits twice would run forever, because its two waits together need 8,192 bytes.
+# judge. The version that waits twice would run forever, because its two waits need 8,192 bytes and only 4,096 arrive.
 
 
 # %%
@@ -384,8 +388,8 @@ for how in ({"sends": 0}, {"receives": 0}, {"enters": False}):
 # %% [markdown]
 # Two of the three return right values. If the kernel does not wait for its send, the simulator prints that a semaphore
 # is left above zero. A chip halts in this case, because the last instructions of a compiled kernel check its scratch
-# semaphores. Nobody but the judge has noticed the missing barrier, without which a device may write to one that has not
-# entered the kernel.
+# semaphores. The missing barrier shows in neither column. Only the judge has noticed that a device may write to one
+# that has not entered the kernel.
 #
 # **Who makes the barrier?** A kernel with neither a `collective_id` nor a barrier of its own is right, too.
 # **Predict** why, and what the compiler says to the version above, which has a `collective_id` but no barrier.
@@ -401,18 +405,18 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 # %% [markdown]
 # Without `collective_id`, the compiler inserts a barrier at which all devices of the program meet before the kernel
 # begins. In the program of libtpu 0.0.48 for a v5e 2x2, three chips signal chip 0, which then signals each of them.
-# This is the simplest choice, but it takes two hops or more, which our model does not count. With `collective_id` you
-# promise a barrier of your own, which may wait for the neighbors alone and then takes one hop. On long rings that is
-# not always enough, as you can see under *Further*.
+# This is the simplest choice, but such a barrier takes two hops or more, and our model does not count them. With
+# `collective_id` you promise a barrier of your own, which may wait for the neighbors alone and then takes one hop. On
+# long rings that is not always enough, as you can see under *Further*.
 #
 # ## Round a ring
 #
 # An all-gather (lesson 3) on a ring needs n - 1 copies to the neighbor, one after another. In step 0 each device sends
 # its own part to the right, and in step s it passes on what it received in step s - 1. The kernel below follows one
-# that JAX itself ships, `jax.experimental.pallas.ops.tpu.all_gather`, without its second direction. JAX's kernel uses
-# one receive semaphore in all steps of a direction, as ours does with `arrivals=1`. It is well written, but it has a
-# mistake. **Find it** before you run the cell: four devices take three steps, so how far can device 3 get while device
-# 0 is still in its first wait?
+# that JAX itself ships, `jax.experimental.pallas.ops.tpu.all_gather`, without its second direction. Like JAX's kernel,
+# ours uses a single receive semaphore in all steps if `arrivals` is 1. Both have the same mistake. **Find it** before
+# you run the cell: four devices take three steps, so how far can device 3 get while device 0 is still in its first
+# wait?
 
 
 # %% tags=["predict"]
@@ -460,10 +464,10 @@ ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 # > other side.
 #
 # Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
-# they belong to, so half of the first part and half of the second end the wait. Device 0 then passes on a part that
-# has not fully arrived. JAX's page on distributed kernels warns of this, but JAX's race detector reported the mistake
-# in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further*, the judge refuses JAX's own
-# kernel for the same reason.
+# they belong to, so half of the first part and half of the second are enough to end the wait. Device 0 then passes on a
+# part that has not fully arrived. JAX's page on distributed kernels warns of this, but JAX's race detector reported the
+# mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further*, the judge refuses JAX's
+# own kernel for the same reason.
 #
 # **Predict** how many receive semaphores are enough for four devices: two that alternate, or one for each step?
 
@@ -482,17 +486,18 @@ for arrivals in (2, 3):
 # is enough, since each device waits until its copy has been sent before it starts the next one.) A kernel that receives
 # into only a few buffers needs another cure, which you will see below: the receiver signals that it is ready.
 #
-# The picture shows the version that passes, and when each copy occupies its link, for parts of 4 MiB. **Look for one
+# The picture shows the version that passes, and when each copy occupies its link, for parts of 64 KiB. **Look for one
 # thing:** what does a link do between two steps?
 
 # %%
 one_way = functools.partial(gathered, arrivals=3)
-AS_4_MIB = 4 * 2**20 / (8 * 128 * 4)  # count the 4 KiB of a device as 4 MiB
-viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_4_MIB))
+AS_64_KIB, AS_4_MIB = 16, 1024  # times the 4 KiB that a device has here
+viz.ring_player(judges.schedule_chips(GATHER.sharded(one_way), rows, scale=AS_64_KIB))
 
 # %% [markdown]
-# How close is that time to the bound? A device lacks n - 1 parts. They all arrive through one of its links, one after
-# another, and each also takes the time of a hop. **Predict** the time for parts of 4 MiB from 45 GB/s and 1 us.
+# Between two steps, each link is idle for a hop, because a device passes a part on only when all of it has arrived. So
+# the bound for this ring is n - 1 times the time of a part on a link and of a hop. **Predict** it for parts of 4 MiB,
+# from 45 GB/s and 1 us. How much more does the kernel take?
 
 # %% tags=["predict"]
 part = 4 * 2**20
@@ -506,15 +511,14 @@ print(f"a copy within the HBM:   {2 * part / v5e.hbm_bandwidth * 1e6:.1f} us")
 
 # %% [markdown]
 # Beyond the bound, the kernel takes a hop for its barrier and the time to copy its own part within the HBM. It could
-# hide that copy by sending from x itself in the first step, as the library's kernel does. Between two steps, each link
-# is idle for a hop, because a device passes a part on only when all of it has arrived.
+# hide that copy by sending from x itself in the first step, as the library's kernel does.
 #
 # ## Both ways
 #
 # A link carries 45 GB/s in each direction, but the ring above uses only one of them. The library's
 # `collectives.all_gather` uses both. It sends no part further than halfway round, so two steps are enough on four
-# devices: half of the opposite device's part arrives from each side. **Predict** its time in multiples of the one-way
-# ring's, for parts of 4 MiB and for parts of 8 KiB.
+# devices: half of the opposite device's part arrives from each side. **Predict** what fraction of the one-way ring's
+# time it takes, for parts of 4 MiB and for parts of 8 KiB.
 
 # %% tags=["predict"]
 two_ways = functools.partial(collectives.kernel.launch, False, axis_name="d", sizes=None)
@@ -538,10 +542,10 @@ for kib, one, two in zip(sizes, *times.values(), strict=True):
 # > **reduce-scatter**: an operation between chips: each of n chips has an array of n parts, and at the end chip i has
 # > the sum of part i over all chips.
 #
-# In an all-gather a part travels from its device to all others; in a reduce-scatter a sum travels past all devices to
-# its own. Each sum starts at the right neighbor of the device that is to have it and travels to the right. Every device
-# on the way adds its own part, and the sum arrives after n - 1 steps. A device needs what it has received only until it
-# has added its part, so the kernel below receives into two alternating buffers.
+# In an all-gather, a part starts at its owner and visits all other devices. In a reduce-scatter, a sum visits all other
+# devices and ends at its owner, the device that is to have it. So it starts at the owner's right neighbor and travels
+# to the right. Every device on the way adds its own part, and the sum arrives after n - 1 steps. A device needs what it
+# has received only until it has added its part, so the kernel below receives into two alternating buffers.
 #
 # Two buffers make run-ahead more dangerous, because a sender two steps ahead would overwrite a sum that has not been
 # read. So the receiver signals its left neighbor when a buffer is free, and from the third step on the sender waits for
@@ -613,9 +617,9 @@ print(f"\nsums of 4 MiB, with the signal: {us:.1f} us")
 # semaphore, and a chip halts at the end of such a kernel. The protocol judge refuses this mistake, too ([the bug
 # zoo](../docs/zoo.md)).
 #
-# Sums of 4 MiB take as long as three parts of 4 MiB in an all-gather, and the hop of the barrier. If an all-gather
-# follows, every device has the whole sum. The two together are an all-reduce, which therefore takes twice as long as
-# either.
+# With sums of 4 MiB, the reduce-scatter takes 283.6 us, the bound of the all-gather plus the hop of the barrier. If an
+# all-gather follows, every device has all sums. The two together are an all-reduce, which therefore takes twice as long
+# as either.
 #
 # ## Multiply while it travels
 #
@@ -755,9 +759,9 @@ for line in main.splitlines():
 # %% [markdown]
 # By default, XLA emits a single all-gather here, and the fusion that multiplies takes its whole result, so no matmul
 # begins before the gather has ended. We cannot predict how long this all-gather takes, because the compiled program
-# names an algorithm, but not its copies. We only know that no algorithm can beat the bound. For parts of 4 MiB on four
-# devices, two links cannot bring the bytes in less than 139.8 us, and the library's kernel needs 142.8 us ([the table
-# of results](../docs/results.md)). If XLA comes as close, a kernel for a gather *alone* gains nothing.
+# names an algorithm, but not its copies. Still, no algorithm can beat the links. For parts of 4 MiB on four devices,
+# two links cannot bring the bytes in less than 139.8 us, and the library's kernel needs 142.8 us ([the table of
+# results](../docs/results.md)). If XLA comes as close, a kernel for a gather *alone* gains nothing.
 #
 # So begin with `lax.all_gather`, `lax.psum_scatter` and the others as long as the collective stands alone. Write a
 # kernel, or take one from `kernels.collectives`, if a matmul can hide the time of the copies, if hops dominate and you
