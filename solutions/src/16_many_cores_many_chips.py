@@ -524,11 +524,11 @@ checks.check("16.8", at)
 # *Difficulty 5 of 5. 60 minutes, 45 lines. Further.*
 #
 # Write `scattered(x)` from an empty cell. It receives x, float32[n * M, K], which is different on each device, and
-# returns float32[M, K], the sum over all devices of their rows `pl.ds(me * M, M)`. M is a multiple of 16. Half of
-# each device's rows travel to the right, and half to the left. For sums of 4 MiB per device it may take at most 169.6
-# us, *predicted (model)*, which is 0.6 times as long as three copies to the neighbor, one after another. All refs are
-# in VMEM, which has room for two receive buffers per direction, so a sender has to be sure that the buffer it sends to
-# is free. The check uses n = 4, but your code should work for any n from 3 on.
+# returns float32[M, K], the sum over all devices of their rows `pl.ds(me * M, M)`. M is a multiple of 16. Of each
+# device's sum, half of the rows travel to the right, and half to the left. For sums of 4 MiB per device it may take at
+# most 169.6 us, *predicted (model)*, which is 0.6 times as long as three copies to the neighbor, one after another. All
+# refs are in VMEM, which has room for two receive buffers per direction, so a sender has to be sure that the buffer it
+# sends to is free. The check uses n = 4, but your code should work for any n from 3 on.
 
 # %% answer="16.9"
 scattered = None
@@ -604,13 +604,13 @@ checks.check("16.9", scattered)
 #
 # *Difficulty 5 of 5. 55 minutes, 40 lines. Further.*
 #
-# `all_gather_matmul(x, w)` multiplies the rows of all devices' x by this device's w. Make it take as few
-# nanoseconds, *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128,
-# 256], and the result is float32[64, 256]. The model counts copies between devices as 256 times as many bytes, so one
-# device's x counts as 1 MiB. It counts everything that the core stores as the result of a matmul, at 10,900 ns for
-# each 16 x 256 elements. That is the time of 256 rows of 2,048 elements times a 2,048 x 2,048 matrix, at the peak of
-# a v5e. So use copies, not stores, to move data that need no arithmetic. Par is 55,000 ns. The kernel below is right,
-# but it first gathers and then multiplies.
+# `all_gather_matmul(x, w)` multiplies the rows of all devices' x by this device's w. Make it take as few nanoseconds,
+# *predicted (model)*, as you can. x is bfloat16[16, 128] on each of four devices, w is bfloat16[128, 256], and the
+# result is float32[64, 256]. The model counts copies between devices as 256 times as many bytes, so one device's x
+# counts as 1 MiB. Of the core's work it counts only the stores, and takes every stored element for the result of a
+# matmul: 16 x 256 elements take 10,900 ns, the time of 256 rows of 2,048 elements times a 2,048 x 2,048 matrix at the
+# peak of a v5e. So if data need no arithmetic, copy them instead of storing them. Par is 55,000 ns. The kernel below is
+# right, but it first gathers and then multiplies.
 
 
 # %% given="16.10"
