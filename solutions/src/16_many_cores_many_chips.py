@@ -123,7 +123,7 @@ checks.check("16.1", shared)
 # *Difficulty 2 of 5. 12 minutes, 9 lines.*
 #
 # Devices 0 and 1 swap their x, and so do devices 2 and 3. Write the kernel; the call is given. Each device exchanges
-# data only with its partner, so its barrier should wait for the partner alone, which `enter_together` does not do.
+# data only with its partner, so the partner's signal is all that its barrier needs (`enter_together` waits for two).
 
 
 # %% answer="16.2"
