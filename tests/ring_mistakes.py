@@ -7,6 +7,7 @@
 from typing import NamedTuple
 
 ENTERED, LEFT, ORDER = "nothing ensures that", "may have left the kernel", "nothing orders the two"
+EARLY = "has not waited by then on"
 
 
 # Right kernels: (kernel, variant, devices, topology).
@@ -39,23 +40,25 @@ class Mistake(NamedTuple):
 
 MISTAKES = (
     Mistake("permuted", "waits for one of two", "protocol", ENTERED, "right", "0 of 3"),
-    Mistake("permuted", "signals the same neighbour twice", "protocol", ENTERED, "right", "0 of 3"),
+    Mistake("permuted", "signals the same neighbour twice", "protocol", "none from device", "right", "0 of 3"),
     Mistake("permuted", "does not wait for what arrives", "protocol", ORDER, "wrong", "0 of 3"),
-    Mistake("gathered", "no barrier", "protocol", ENTERED, "right", "0 of 3", compiles=False),
+    Mistake("gathered", "no barrier", "protocol", "waits for no signal", "right", "0 of 3", compiles=False),
     Mistake("gathered", "the compiler's barrier is skipped", "protocol", ENTERED, "right", "0 of 3"),
     Mistake("gathered", "waits for one of two", "protocol", ENTERED, "right", "0 of 3"),
     Mistake("gathered", "signals the same neighbour twice", "protocol", ENTERED, "right", "0 of 3"),
     Mistake("gathered", "to the device after next", "protocol", ENTERED, "wrong", "0 of 3"),
     Mistake("gathered", "the wrong part is passed on", "protocol", ORDER, "wrong", "3 of 3"),
-    Mistake("gathered", "its own part is not awaited", "protocol", ORDER, "wrong", "3 of 3"),
+    Mistake("gathered", "its own part is not awaited", "protocol", EARLY, "wrong", "3 of 3"),
     Mistake(
         "gathered", "one semaphore for all that arrive", "protocol", "3 copies arrive on recv_sem[0] of device 0",
         "wrong", "1 of 3",
     ),
-    Mistake("gathered", "does not wait for what arrives", "protocol", ORDER, "wrong", "0 of 3"),
+    Mistake("gathered", "does not wait for what arrives", "protocol", EARLY, "wrong", "0 of 3"),
     Mistake("gathered", "does not wait for what it sends", "protocol", LEFT, "right", "0 of 3"),
     Mistake("gathered", "waits twice", "protocol", "16,384 are waited for", "hangs", "hangs"),
-    Mistake("gathered both ways", "both ways the same half", "protocol", ORDER, "wrong", "3 of 3"),
+    Mistake(
+        "gathered both ways", "both ways the same half", "protocol", "check where each copy writes", "wrong", "3 of 3"
+    ),
     Mistake("reduced", "does not ask for room", "protocol", ORDER, "right", "3 of 3"),
     Mistake(
         "reduced", "one semaphore for all that arrive", "protocol", "tell its sender when the buffer is free",

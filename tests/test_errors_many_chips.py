@@ -25,6 +25,18 @@ def met_alone(x, collective_id, meets=True):
     return pl.pallas_call(kernel, out_shape=x, compiler_params=params)(x)
 
 
+def signalled(x, kind):
+    """A kernel that signals a semaphore of this kind."""
+
+    def kernel(x_ref, o_ref, sem):
+        pl.semaphore_signal(sem, 1)
+        if kind == pltpu.SemaphoreType.REGULAR:
+            pl.semaphore_wait(sem, 1)
+        o_ref[...] = x_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=x, scratch_shapes=[kind])(x)
+
+
 FAILURES = {
     "barrier-without-id": (
         compiled(lambda x: met_alone(x, None), X),
@@ -34,6 +46,10 @@ FAILURES = {
         compiled(lambda x: met_alone(x, 0, meets=False), X),
         "the kernel does not use the barrier semaphore.",
     ),
+    "signal-of-a-copy-s-semaphore": (
+        compiled(lambda x: signalled(x, pltpu.SemaphoreType.DMA), X),
+        "calls pl.semaphore_signal on a DMA semaphore",
+    ),
 }
 
 
@@ -42,8 +58,12 @@ def test_failure_is_explained(failure):
     provoke.assert_explained(failure, *FAILURES[failure])
 
 
-def test_neither_row_speaks_of_what_is_right():
-    for right in (compiled(lambda x: met_alone(x, 0), X), compiled(lambda x: met_alone(x, None, meets=False), X)):
+def test_no_row_speaks_of_what_is_right():
+    for right in (
+        compiled(lambda x: met_alone(x, 0), X),
+        compiled(lambda x: met_alone(x, None, meets=False), X),
+        compiled(lambda x: signalled(x, pltpu.SemaphoreType.REGULAR), X),
+    ):
         report = right()
         assert report is None or getattr(report, "error", None) is None
 

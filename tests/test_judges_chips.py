@@ -12,12 +12,15 @@ import jax.numpy as jnp
 import pytest
 import ring_kernels as rings
 from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from ring_mistakes import MISTAKES, RIGHT
 
 from course_lib import compat, compiler, judges, testing
-from course_lib.judges.many_chips import values
+from course_lib.judges.many_chips import protocol, values
+from course_lib.judges.many_chips.record import Event, Record, Semaphore
 
 TESTS = pathlib.Path(__file__).resolve().parent
 SMALL = [("matmul_reduce_scatter", "", 2), ("matmul_reduce_scatter", "", 3), ("reduce_scatter", "", 6)]  # no topology
@@ -77,6 +80,54 @@ def test_a_copy_that_every_device_should_have_is_compared_on_each():
     complaint = values.difference([got], judges.expected(lambda: right, ()))
     assert "at [1, 2], on device 1, is 5; it should be 1. 1 of the 6 elements there" in complaint.what
     assert values.difference([right], judges.expected(lambda: right, ())) is None
+
+
+def test_a_part_of_another_device_and_one_that_nobody_wrote_are_named():
+    mesh = jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2])
+    x = jnp.arange(4.0)
+    want = judges.expected(lambda: x, ())
+
+    def said_of(got):
+        return values.difference([jax.device_put(got, NamedSharding(mesh, P("d")))], want).what
+
+    assert said_of(jnp.roll(x, 2)).endswith("They are what device 1 should have.")
+    assert said_of(jnp.full(4, jnp.nan)).endswith("The simulator fills memory with NaN until it is written.")
+    assert said_of(x + 1).endswith("2 of the 2 elements there are wrong.")
+
+
+def test_a_device_that_is_not_there_is_named():
+    stray = Event(device=0, kind="signal", semaphore=Semaphore(0, -1), amount=1)
+    complaint = protocol.complaint(Record(events=[[Event(device=0, kind="enter"), stray]], names={}))
+    assert complaint.what == "Device 0 signals device -1, but the devices are 0 to 0."
+    assert "lax.rem(me + n - 1, n) to the left" in complaint.next
+
+
+def test_devices_that_all_wait_first_are_told_to_signal_first():
+    waits = [Event(device=d, kind="wait", semaphore=Semaphore(0, d), amount=1) for d in range(2)]
+    events = [[Event(device=d, kind="enter"), waits[d]] for d in range(2)]
+    complaint = protocol.complaint(Record(events=events, names={0: "the barrier semaphore"}))
+    assert "nothing arrives there, but up to here 1 is waited for. Device 1 waits" in complaint.what
+    assert "before you wait" in complaint.next
+
+
+def test_a_device_that_stops_at_an_error_is_told_before_those_that_wait_for_it():
+    mesh = judges.Mesh(in_specs=(P("d"),), out_specs=P("d"), shape=(2,), topology="v5e:2x2")
+
+    def beyond(x):
+        def kernel(x_ref, o_ref):
+            me = jax.lax.axis_index("d")
+            o_ref[...] = x_ref[pl.ds(me * 8, 8)]  # device 1 reads beyond its 8 rows
+            barrier = pltpu.get_barrier_semaphore()
+            pl.semaphore_signal(barrier, 1, device_id={"d": 1 - me})
+            pl.semaphore_wait(barrier, 1)
+
+        params = pltpu.CompilerParams(collective_id=0)
+        return pl.pallas_call(kernel, out_shape=x, compiler_params=params)(x)
+
+    x = jnp.ones((16, 128))
+    (verdict,) = judges.judge_chips(mesh.sharded(beyond), lambda x: x, x, mesh=(2,), in_specs=mesh.in_specs)
+    assert verdict.judge == "protocol" and "never ends" not in verdict.message, verdict
+    assert "read outside a buffer: [8:16, 0:128]" in verdict.message, verdict
 
 
 def test_with_too_few_devices_it_says_how_to_get_more():

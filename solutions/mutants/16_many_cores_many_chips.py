@@ -39,7 +39,7 @@
 # +    pl.semaphore_wait(barrier, 2)
 
 
-# %% answer="16.2" name="always to the right" judge="protocol" says="has\\s+entered|never\\s+ends"
+# %% answer="16.2" name="always to the right" judge="protocol" says="comes\\s+from\\s+device\\s+3,\\s+none\\s+from\\s+device\\s+1"
 # -    partner = me + 1 - 2 * lax.rem(me, 2)
 # +    partner = lax.rem(me + 1, 4)
 
@@ -54,6 +54,18 @@
 # +    copy.wait_send()
 
 
+# %% answer="16.2" name="the partner on the other side" judge="numbers" says="what\\s+device\\s+2\\s+should\\s+have"
+# -    partner = me + 1 - 2 * lax.rem(me, 2)
+# +    partner = lax.axis_size("d") - 1 - me
+
+
+# %% answer="16.2" name="waits before it signals" judge="protocol" says="send\\s+every\\s+signal,\\s+before\\s+you\\s+wait"
+# -    pl.semaphore_signal(barrier, 1, device_id={"d": partner})
+# -    pl.semaphore_wait(barrier, 1)
+# +    pl.semaphore_wait(barrier, 1)
+# +    pl.semaphore_signal(barrier, 1, device_id={"d": partner})
+
+
 # %% answer="16.3" name="one receive semaphore" judge="protocol" says="counts\\s+bytes\\s+but\\s+not\\s+whose"
 # -                part, part, send_sem, recv_sem.at[step], device_id={"d": left}
 # +                part, part, send_sem, recv_sem.at[0], device_id={"d": left}
@@ -64,7 +76,7 @@
 # +            part = o_ref.at[pl.ds(me * rows, rows)]
 
 
-# %% answer="16.3" name="the order of the other direction" judge="protocol" says="nothing\\s+orders\\s+the\\s+two|numbers"
+# %% answer="16.3" name="the order of the other direction" judge="protocol" says="waited\\s+by\\s+then\\s+on\\s+recv_sem(?s:.)*check\\s+the\\s+indices"
 # -            part = o_ref.at[pl.ds(lax.rem(me + step, n) * rows, rows)]
 # +            part = o_ref.at[pl.ds(lax.rem(me + n - step, n) * rows, rows)]
 
@@ -79,6 +91,37 @@
 # -            copy.wait()
 # +            copy.wait()
 # +        own.wait()
+
+
+# %% answer="16.3" name="to the right" judge="exercise" says="its\\s+left\\s+neighbor\\s+is\\s+device\\s+3"
+# -        me, _, left = neighbors()
+# +        me, right, _ = neighbors()
+
+# -            part = o_ref.at[pl.ds(lax.rem(me + step, n) * rows, rows)]
+# +            part = o_ref.at[pl.ds(lax.rem(me + n - step, n) * rows, rows)]
+
+# -                part, part, send_sem, recv_sem.at[step], device_id={"d": left}
+# +                part, part, send_sem, recv_sem.at[step], device_id={"d": right}
+
+
+# %% answer="16.3" name="one step more" judge="exercise" says="neighbor\\s+lacks\\s+only\\s+12,288"
+# -        for step in range(n - 1):
+# +        for step in range(n):
+
+# -        scratch_shapes=[DMA, DMA, DMA((n - 1,))],
+# +        scratch_shapes=[DMA, DMA, DMA((n,))],
+
+
+# %% answer="16.3" name="the ring is not closed" judge="protocol" says="to\\s+device\\s+-1(?s:.)*with\\s+a\\s+remainder"
+# -                part, part, send_sem, recv_sem.at[step], device_id={"d": left}
+# +                part, part, send_sem, recv_sem.at[step], device_id={"d": me - 1}
+
+
+# %% answer="16.3" name="the library" judge="exercise" says="runs\\s+the\\s+library's\\s+kernel"
+def gathered(x):
+    from course_lib.kernels import collectives
+
+    return collectives.all_gather(x, "d")
 
 
 # %% answer="16.4" name="as it was" judge="protocol" says="nothing\\s+ensures\\s+that\\s+device"
@@ -136,6 +179,15 @@
 # %% answer="16.5" name="waits for the next quarter" judge="protocol" says="nothing\\s+orders\\s+the\\s+two"
 # -        copy(quarter).wait_recv()
 # +        copy((quarter + 1) % 4).wait_recv()
+
+
+# %% answer="16.5" name="adds when all have arrived" judge="exercise" says="stores\\s+nothing\\s+until"
+# -        part, arrives = pl.ds(quarter * rows, rows), recv_sem.at[quarter]
+# +        part, arrives = pl.ds(quarter * rows, rows), recv_sem.at[0]
+
+# -        part = pl.ds(quarter * rows, rows)
+# -        o_ref[part] = x_ref[part] + in_ref[part]
+# +    o_ref[...] = x_ref[...] + in_ref[...]
 
 
 # %% answer="16.6" name="as it was" judge="protocol" says="scaled_ref"
@@ -232,6 +284,17 @@ def gathered_both_ways(x):
 # +    return place if place < 4 else 11 - place
 
 
+# %% answer="16.8" name="down first" judge="exercise" says="goes\\s+down\\s+from\\s+chip\\s+0"
+# -    return place if place < columns else 3 * columns - 1 - place
+# +    down = columns - 1 + place if place <= columns else 2 * columns - place
+# +    return down if place else 0
+
+
+# %% answer="16.8" name="from row to row" judge="exercise" says="jumps\\s+to\\s+the\\s+other\\s+row"
+# -    return place if place < columns else 3 * columns - 1 - place
+# +    return place % 2 * columns + place // 2
+
+
 # %% answer="16.9" name="one buffer each way" judge="protocol" says="tell\\s+its\\s+sender"
 # -                    in_ref.at[way, step % 2],
 # +                    in_ref.at[way, 0],
@@ -277,6 +340,24 @@ def gathered_both_ways(x):
 # +                copies.append(copy)
 
 # -                copies[way].wait()
+
+
+# %% answer="16.9" name="a buffer for each step" judge="exercise" says="two\\s+receive\\s+buffers\\s+have\\s+8,192"
+# -                    in_ref.at[way, step % 2],
+# +                    in_ref.at[way, step],
+
+# -                    recv_sem.at[way, step % 2],
+# +                    recv_sem.at[way, step],
+
+# -                sum_ref[way] = in_ref[way, step % 2] + mine(way, step + 1)
+# +                sum_ref[way] = in_ref[way, step] + mine(way, step + 1)
+
+# -            pltpu.VMEM((2, 2, half, columns), x.dtype),
+# -            DMA((2,)),
+# -            DMA((2, 2)),
+# +            pltpu.VMEM((2, n - 1, half, columns), x.dtype),
+# +            DMA((2,)),
+# +            DMA((2, n - 1)),
 
 
 # %% answer="16.10" name="one way" judge="exercise" says="above par"
@@ -346,3 +427,20 @@ all_gather_matmul = gather_then_multiply
 # %% answer="16.10" name="one receive semaphore each way" judge="protocol" says="counts\\s+bytes\\s+but\\s+not\\s+whose"
 # -            sems = send_sem.at[way, step], recv_sem.at[way, step]
 # +            sems = send_sem.at[way, step], recv_sem.at[way, 0]
+
+
+# %% answer="16.10" name="one matmul at the end" judge="exercise" says="above par"
+# -            for way in (0, 1):
+# -                multiply(step, way)
+# -        for step in range(n - 1):
+# -            for way in (0, 1):
+# -                copy(step, way).wait_send()
+# +        for step in range(n - 1):
+# +            for way in (0, 1):
+# +                copy(step, way).wait_send()
+# +        own = pltpu.make_async_copy(x_ref, all_ref.at[pl.ds(me * rows, rows)], send_sem.at[0, 0])
+# +        own.start()
+# +        own.wait()
+# +        o_ref[...] = jnp.dot(
+# +            all_ref[...], w_ref[...], preferred_element_type=jnp.float32
+# +        )

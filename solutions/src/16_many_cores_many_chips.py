@@ -167,8 +167,8 @@ checks.check("16.2", swapped)
 # *Difficulty 3 of 5. 20 minutes, 24 lines. Fast track.*
 #
 # Write `gathered(x)`, with the kernel in it. x has shape [M, K], and the result has shape [n * M, K]: the rows of
-# device 0 first, then those of device 1, and so on, on all n devices. Pass rows on to the *left*. `pl.ds(start, M)`
-# selects M rows of a ref, and `lax.axis_size("d")` returns n as a Python integer.
+# device 0 first, then those of device 1, and so on, on all n devices. Pass rows on to the *left*, in n - 1 steps.
+# `pl.ds(start, M)` selects M rows of a ref, and `lax.axis_size("d")` returns n as a Python integer.
 
 
 # %% answer="16.3"

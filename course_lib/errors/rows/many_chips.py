@@ -1,4 +1,4 @@
-"""Kernels that talk to other chips: the barrier semaphore and the id that it belongs to."""
+"""Kernels that talk to other chips: their barrier semaphore and its id, and semaphores that cannot be signalled."""
 
 from course_lib.errors.row import Row
 
@@ -18,5 +18,11 @@ ROWS = (
         "does not use the barrier semaphore.",
         "signal the devices that you copy to or that copy to you, with pltpu.get_barrier_semaphore(), and wait for "
         "their signals; or leave collective_id out, and Pallas lets all devices meet.",
+    ),
+    Row(
+        "signal-of-a-copy-s-semaphore",
+        r"Must signal semaphores of the following types: .*Got dma_sem",
+        "The kernel calls pl.semaphore_signal on a DMA semaphore, which only copies can signal.",
+        "signal the barrier semaphore, or scratch of type pltpu.SemaphoreType.REGULAR.",
     ),
 )

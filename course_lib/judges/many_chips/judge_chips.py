@@ -74,7 +74,8 @@ def _run(fn, args: tuple, want: list[Expected], mesh, axes, chip) -> tuple[list[
         seen = recorded(fn, args, mesh, axes, chip, "on_wait")
     except Exception as error:
         return [refused("protocol", errors.explain(error), ran=False)], None
-    if seen.error is not None and not seen.waiting():
+    # A device that stops at such an error leaves others waiting, which would only hide it.
+    if seen.error is not None and (not seen.waiting() or "Out-of-bounds" in str(seen.error)):
         return [refused("protocol", errors.explain(seen.error))], None
     if complaint := protocol.complaint(seen):
         return [complained("protocol", complaint)], None

@@ -13,7 +13,8 @@ from course_lib.judges.many_chips.record import Buffer, Event, Record
 from course_lib.judges.verdict import Complaint
 
 _SHOWN = 3  # further waits without an end
-_RANK = {"enter": 0, "leave": 2}  # which race is told first, by the kind of its second access; others are 1
+_RANK = {"enter": 0, "leave": 3}  # which race is told first, by the kind of its second access
+_EARLY, _OTHER = 1, 2  # the ranks of a read before anything has arrived, and of other races
 
 
 class _Access(NamedTuple):
@@ -24,39 +25,81 @@ class _Access(NamedTuple):
     kind: str  # "copy reads", "copy writes", "read", "write", "enter" or "leave"
 
 
+class _Race(NamedTuple):
+    """Two accesses to a buffer that nothing orders; the second may be the entry or the exit of its device."""
+
+    buffer: Buffer
+    one: _Access
+    other: _Access
+    early: _Access | None  # the one of the two that is a copy, if the other reads before its device waits for it
+
+    @property
+    def rank(self) -> int:
+        return _RANK.get(self.other.kind, _EARLY if self.early else _OTHER)
+
+
 def complaint(record: Record) -> Complaint | None:
     """Report the most telling fault of a recorded program; None if every run of it does the same."""
+    if stray := _stray(record):
+        return stray
     order = order_of(record)
     if waiting := record.waiting():
         return _endless(record, order, waiting)
-    races = _races(record, order)
-    if races:
-        return _race(record, min(races, key=lambda pair: _RANK.get(pair[2].kind, 1)), len(races))
+    if races := _races(record, order):
+        return _said_of(record, min(races, key=lambda race: race.rank), len(races))
     return _left_over(record, order)
 
 
+def _stray(record: Record) -> Complaint | None:
+    """Report a copy or a signal to a device that is not there."""
+    devices = len(record.events)
+    for event in itertools.chain.from_iterable(record.events):
+        if event.kind in ("start", "signal") and event.semaphore.device not in range(devices):
+            does = "copies to" if event.kind == "start" else "signals"
+            return Complaint(
+                f"Device {event.device} {does} device {event.semaphore.device}{_at(event)}, but the devices are 0 to "
+                f"{devices - 1}.",
+                "compute device_id with a remainder, so that the ring closes: lax.rem(me + 1, n) to the right, "
+                "lax.rem(me + n - 1, n) to the left.",
+            )
+    return None
+
+
 def _endless(record: Record, order: Order, waiting: list[Event]) -> Complaint:
-    first, *others = waiting
-    given = sum(amount for _, amount in order.signals[first.semaphore])
+    first = next((wait for wait in waiting if _missing(order, wait) > 0), waiting[0])
+    others = [wait for wait in waiting if wait is not first]
     asked = sum(wait.amount for wait in order.waits[first.semaphore])
+    given = asked - _missing(order, first)
+    arrive = f"{_arriving(order, first.semaphore, given)} there" if given else "nothing arrives there"
     what = (
         f"Device {first.device} waits for {record.semaphore_named(first.semaphore)}{_at(first)}, and the wait never "
-        f"ends: {_amount(order, first.semaphore, given)} arrive there, but up to here {asked:,} are waited for."
+        f"ends: {arrive}, but up to here {asked:,} {'is' if asked == 1 else 'are'} waited for."
     )
     for event in others[:_SHOWN]:
         what += f" Device {event.device} waits for {record.semaphore_named(event.semaphore)}{_at(event)}."
     more = len(others) - _SHOWN
+    what += f" {more} more devices also wait." if more > 0 else ""
+    if not given and {wait.semaphore.number for wait in waiting} == {first.semaphore.number}:
+        return Complaint(
+            what,
+            "start every copy, and send every signal, before you wait for what the others send: as long as all devices "
+            "wait, nothing can arrive.",
+        )
     return Complaint(
-        what + (f" {more} more devices also wait." if more > 0 else ""),
+        what,
         "wait once for each copy and each signal, and for no more than is sent to this device. Check that every "
         "device sends to the one that waits for it.",
     )
 
 
-def _races(record: Record, order: Order) -> list[tuple[Buffer, _Access, _Access]]:
-    """Return pairs of accesses to one buffer that nothing orders, at least one of them a write, one pair for each pair
-    of lines. The second access may be a device's entry or exit.
-    """
+def _missing(order: Order, wait: Event) -> int:
+    """Return how much more the waits on a semaphore take than arrives there."""
+    given = sum(amount for _, amount in order.signals[wait.semaphore])
+    return sum(each.amount for each in order.waits[wait.semaphore]) - given
+
+
+def _accesses(record: Record, order: Order) -> dict[Buffer, list[_Access]]:
+    """Return the accesses to each buffer, without its device's entry and exit."""
     accesses: dict[Buffer, list[_Access]] = collections.defaultdict(list)
     for events in record.events:
         for e in events:
@@ -65,8 +108,15 @@ def _races(record: Record, order: Order) -> list[tuple[Buffer, _Access, _Access]
                 accesses[e.target].append(_Access(order.node(e, "copy writes"), e.target_part, True, e, "copy writes"))
             elif e.kind in ("read", "write"):
                 accesses[e.buffer].append(_Access(order.node(e), e.part, e.kind == "write", e, e.kind))
+    return accesses
+
+
+def _races(record: Record, order: Order) -> list[_Race]:
+    """Return pairs of accesses to one buffer that nothing orders, at least one of them a write, one pair for each pair
+    of lines.
+    """
     found, told = [], set()
-    for buffer, of_buffer in accesses.items():
+    for buffer, of_buffer in _accesses(record, order).items():
         ends = [record.events[buffer.device][place] for place in (0, -1)]
         lives = [_Access(order.node(e), (), True, e, e.kind) for e in ends if e.kind in ("enter", "leave")]
         for one, other in itertools.combinations([*of_buffer, *lives], 2):
@@ -74,10 +124,11 @@ def _races(record: Record, order: Order) -> list[tuple[Buffer, _Access, _Access]
                 continue
             if order.before(one.node, other.node) or order.before(other.node, one.node):
                 continue
-            kind = (one.kind, other.kind, one.event.line, other.event.line)
+            race = _Race(buffer, one, other, _early(record, order, of_buffer, one, other))
+            kind = (one.kind, other.kind, one.event.line, other.event.line, race.rank)
             if kind not in told:
                 told.add(kind)
-                found.append((buffer, one, other))
+                found.append(race)
     return found
 
 
@@ -87,14 +138,34 @@ def _overlap(one: tuple, other: tuple) -> bool:
     return all(a.start < b.stop and b.start < a.stop for a, b in pairs)
 
 
-def _race(record: Record, race: tuple[Buffer, _Access, _Access], kinds: int) -> Complaint:
-    buffer, one, other = race
-    others = f" {kinds - 1} more such {'pair' if kinds == 2 else 'pairs'} of lines." if kinds > 1 else ""
+def _early(record: Record, order: Order, of_buffer: list[_Access], one: _Access, other: _Access) -> _Access | None:
+    """Return the copy of the two, if the other access reads what it brings before its device waits on its semaphore.
+
+    None if something else has been written there in every run: then the buffer is reused.
+    """
+    copy, read = (one, other) if one.kind == "copy writes" else (other, one)
+    if copy.kind != "copy writes" or read.kind not in ("read", "copy reads"):
+        return None
+    before = itertools.takewhile(lambda event: event is not read.event, record.events[read.event.device])
+    if any(event.kind == "wait" and event.semaphore == copy.event.semaphore for event in before):
+        return None
+    filled = (w for w in of_buffer if w.writes and _overlap(w.part, copy.part) and order.before(w.node, read.node))
+    return None if any(filled) else copy
+
+
+def _said_of(record: Record, race: _Race, kinds: int) -> Complaint:
+    """Report one race of ``kinds``."""
+    buffer, one, other, early = race
+    others = (
+        f" {kinds - 1} more {'pair' if kinds == 2 else 'pairs'} of accesses {'is' if kinds == 2 else 'are'} unordered."
+        if kinds > 1
+        else ""
+    )
     what = f"{_capital(_said(record, one, buffer))}, and"
     if other.kind == "enter":
         return Complaint(
             f"{what} nothing ensures that device {buffer.device} has entered the kernel by then: its buffers may not "
-            f"exist.{others}",
+            f"exist.{_signals_before(record, one.event, buffer.device)}{others}",
             "before the first copy, wait on pltpu.get_barrier_semaphore() for a signal from every device that copies "
             "into this one or that this one copies into. Without collective_id and without a barrier, the compiler "
             "inserts one.",
@@ -105,6 +176,14 @@ def _race(record: Record, race: tuple[Buffer, _Access, _Access], kinds: int) -> 
             "wait for every copy at both ends: .wait_send() where it starts, .wait_recv() where it arrives; .wait() "
             "does both.",
         )
+    if early:
+        semaphore = record.semaphore_named(early.event.semaphore)
+        return Complaint(
+            f"{what} {_said(record, other, buffer)}: nothing orders the two. Device {buffer.device} has not waited by "
+            f"then on {semaphore}, where that copy arrives.{others}",
+            "wait there first. If that wait belongs to a later step, check the indices: a step may use only what has "
+            "arrived before it.",
+        )
     copies = one.kind.startswith("copy") and other.kind.startswith("copy")
     same = copies and one.event.semaphore == other.event.semaphore
     shares = f" Both copies arrive on {record.semaphore_named(one.event.semaphore)}." if same else ""
@@ -112,6 +191,25 @@ def _race(record: Record, race: tuple[Buffer, _Access, _Access], kinds: int) -> 
         f"{what} {_said(record, other, buffer)}: nothing orders the two.{shares}{others}",
         _how_to_order(record, one, other),
     )
+
+
+def _signals_before(record: Record, copy: Event, target: int) -> str:
+    """Return whose signals a device waits for before it starts a copy to device ``target``, as a sentence."""
+    device = copy.device
+    before = itertools.takewhile(lambda event: event is not copy, record.events[device])
+    signals = [event for events in record.events for event in events if event.kind == "signal"]
+    waits = [e for e in before if e.kind == "wait" and any(signal.semaphore == e.semaphore for signal in signals)]
+    if not waits:
+        return f" Before that, device {device} waits for no signal."
+    waited_on = {wait.semaphore for wait in waits}
+    heard = [signal for signal in signals if signal.semaphore in waited_on]
+    asked, given = sum(wait.amount for wait in waits), sum(signal.amount for signal in heard)
+    senders = sorted({signal.device for signal in heard})
+    devices = f"device {senders[0]}" if len(senders) == 1 else f"devices {', '.join(map(str, senders))}"
+    text = f" Before that, device {device} waits for {asked} {'signal' if asked == 1 else 'signals'}; "
+    if target not in senders:
+        return f"{text}{given} {'comes' if given == 1 else 'come'} from {devices}, none from device {target}."
+    return f"{text}{given} {'comes' if given == 1 else 'come'}, from {devices}, and any {asked} will do."
 
 
 def _how_to_order(record: Record, one: _Access, other: _Access) -> str:
@@ -122,6 +220,12 @@ def _how_to_order(record: Record, one: _Access, other: _Access) -> str:
             f"{len(on_it)} copies arrive on {record.semaphore_named(arriving[0])}, which counts bytes but not whose "
             "they are: give each copy that may be under way at the same time its own semaphore, or tell its sender "
             "when the buffer is free."
+        )
+    if len(arriving) == 2:
+        return (
+            "check where each copy writes: two that may be under way at the same time need places of their own. If you "
+            "reuse the buffer on purpose, first tell the sender that it is free: pl.semaphore_signal(sem, "
+            "device_id=...)."
         )
     return (
         "wait for the copy before you reuse the buffer. If it comes from another device, first tell that device that "
@@ -135,7 +239,7 @@ def _said(record: Record, access: _Access, buffer: Buffer) -> str:
     if access.kind.startswith("copy"):
         return f"the copy that device {device} starts{at} {access.kind.removeprefix('copy ')} {what}"
     if access.kind == "read" and not at:
-        return f"what device {device} returns is {what}"
+        return f"device {device} returns {what}"
     return f"device {device} {access.kind}s {what}{at}"
 
 
@@ -152,18 +256,22 @@ def _left_over(record: Record, order: Order) -> Complaint | None:
         given = sum(amount for _, amount in order.signals[semaphore])
         asked = sum(wait.amount for wait in order.waits[semaphore])
         if given > asked:
+            name = record.semaphore_named(semaphore)
+            name = _capital(name) if name.startswith("the ") else name  # a name of the kernel keeps its letters
             return Complaint(
-                f"{record.semaphore_named(semaphore)} is left at {given - asked:,} when the kernel ends: "
-                f"{_amount(order, semaphore, given)} arrive, but {asked:,} are waited for. A chip halts there if the "
-                "semaphore is scratch of the kernel; any other one keeps its value for the next kernel.",
-                "wait for everything that arrives: every copy at both ends, and every signal.",
+                f"{name} is left at {given - asked:,} when the kernel ends: "
+                f"{_arriving(order, semaphore, given)}, but {asked:,} {'is' if asked == 1 else 'are'} waited for. "
+                "A chip halts there if the semaphore is scratch of the kernel; any other one keeps its value for the "
+                "next kernel.",
+                "wait for everything that arrives, every copy at both ends and every signal, and send no signal that "
+                "nobody waits for.",
             )
     return None
 
 
-def _amount(order: Order, semaphore, number: int) -> str:
-    """Return "8,192 bytes" where copies signal the semaphore, and "2 signals" where devices do."""
+def _arriving(order: Order, semaphore, number: int) -> str:
+    """Return "8,192 bytes arrive" where copies signal the semaphore, and "2 signals arrive" where devices do."""
     of_copies = any(order.nodes[node][1].startswith("copy") for node, _ in order.signals[semaphore])
     if of_copies:
-        return f"{number:,} bytes"
-    return f"{number:,} {'signal' if number == 1 else 'signals'}"
+        return f"{number:,} bytes arrive"
+    return f"{number:,} {'signal arrives' if number == 1 else 'signals arrive'}"

@@ -52,7 +52,7 @@ class Event:
     target_part: tuple = ()
     semaphore: Semaphore | None = None  # that is waited for or signalled; of a copy the one where it arrives
     send_semaphore: Semaphore | None = None  # of a copy to another device
-    amount: int = 0  # of a wait or a signal: units, or bytes of copies; of a copy: bytes
+    amount: int = 0  # of a wait or a signal: units, or bytes of copies; of a copy: bytes; of a read or write: elements
     ended: bool = False  # of a wait
 
 
@@ -152,7 +152,8 @@ def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
             device = int(a["device_id"])
             where = buffer(a, "memory_space", "buffer_id", device)
             part, line = compat.part_of(a["transforms"]), compat.line_at(a.get("source_info"))
-            note(device=device, kind=kind, line=line, buffer=where, part=part)
+            shape, _ = sizes[where[:2]]
+            note(device=device, kind=kind, line=line, buffer=where, part=part, amount=_elements(part, shape))
 
         return watch
 
@@ -162,7 +163,6 @@ def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
         source, target = buffer(a, "src_memory_space", "src_id", device), buffer(a, "dst_memory_space", "dst_id", to)
         part = compat.part_of(a["src_transforms"])
         shape, itemsize = sizes[source[:2]]
-        lengths = [p.stop - p.start for p in part if isinstance(p, slice)]
         note(
             device=device,
             kind="start",
@@ -173,7 +173,7 @@ def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
             target_part=compat.part_of(a["dst_transforms"]),
             semaphore=Semaphore(int(a["dst_sem_id"]), to),
             send_semaphore=None if a["src_sem_id"] is None else Semaphore(int(a["src_sem_id"]), device),
-            amount=math.prod(lengths) * math.prod(shape[len(part) :]) * itemsize,
+            amount=_elements(part, shape) * itemsize,
         )
 
     def wait(amount: str) -> Callable:
@@ -213,6 +213,11 @@ def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
         "dma_wait": wait("size"), "semaphore_wait": wait("value"), "semaphore_signal": signal, "_validate": leave,
         "_allocate_buffer": allocate, "_allocate_semaphores": allocate_semaphores,
     }  # fmt: skip
+
+
+def _elements(part: tuple, shape: tuple) -> int:
+    """Return how many elements a part of a buffer has; an axis that is not named is whole."""
+    return math.prod(p.stop - p.start for p in part if isinstance(p, slice)) * math.prod(shape[len(part) :])
 
 
 def _names(kernel, buffers: list, semaphores: list) -> dict:

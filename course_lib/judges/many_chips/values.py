@@ -1,6 +1,7 @@
 """The values that come out of a run on several devices, beside those of the reference."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.tolerance.expected import Expected, right
@@ -30,7 +31,19 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
                 where = f"[{', '.join(map(str, at))}], on device {shard.device.id},"
                 return Complaint(
                     f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
-                    f"the {shard.data.size:,} elements there are wrong.",
+                    f"the {shard.data.size:,} elements there are wrong.{_whose(array, value, shard, values[at])}",
                     "find out which device has that part of the data at the beginning, and which copies bring it here.",
                 )
     return None
+
+
+def _whose(array: jax.Array, value: np.ndarray, shard, got: np.generic) -> str:
+    """Return what the wrong part of one device is, as a sentence, if it is another device's or was never written."""
+    there = np.asarray(shard.data)
+    for other in sorted(array.addressable_shards, key=lambda other: other.device.id):
+        its = value[other.index]
+        if other.index != shard.index and np.array_equal(there, its):
+            return f" They are what device {other.device.id} should have."
+    if jnp.issubdtype(got.dtype, jnp.floating) and jnp.isnan(got):
+        return " The simulator fills memory with NaN until it is written."
+    return ""

@@ -4,6 +4,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
 
 _BACK = "min(1, max(0, place - columns + 1))"  # 1 in the second row, else 0
+_FROM_COLUMN_1 = "min(1, max(0, place - columns))"  # 1 after the second row, if the ring goes down first
 _VISITED = "That goes back along the first row, whose chips the ring has already visited."
 
 
@@ -46,6 +47,10 @@ EXERCISE = Exercise(
                     f"place + (2 * columns - 2 * place) * {_BACK}": _VISITED,
                     f"place + (2 * columns - 1 - 2 * place) * {_BACK}": _VISITED,
                     "2 * columns - 1 - place": "That ring begins at the end. Which chip has place 0?",
+                    f"min(1, place) * (columns - 1 + place + (columns + 1 - 2 * place) * {_FROM_COLUMN_1})": "That "
+                    "ring goes down from chip 0. The one that is asked for goes along the first row.",
+                    "place % 2 * columns + place // 2": "That jumps to the other row at every step, and no link joins "
+                    "chips in different rows and different columns.",
                 },
             ),
         ),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from course_lib import chips, judges
@@ -66,11 +67,24 @@ def at_most(share: float, shard: float, mesh: judges.Mesh, case: Callable[[], tu
     return slower
 
 
+def events(one_device: Callable, mesh: judges.Mesh, case: Callable[[], tuple]) -> list[list]:
+    """Return what each device does, in its own order, with the arrays that ``case`` returns."""
+    return judges.schedule_chips(mesh.sharded(one_device), *case(), mesh=mesh.shape).record.events
+
+
+def between(events: list[list]) -> list:
+    """Return the copies from one device to another."""
+    return [e for each in events for e in each if e.kind == "start" and e.target.device != e.device]
+
+
 def own_kernel(mesh: judges.Mesh, case: Callable[[], tuple]) -> Callable:
     """Return a demand: the kernel is not one of ``course_lib.kernels``."""
 
     def own(one_device: Callable) -> tuple[str, str] | None:
-        parts = mesh.parts(case())
-        return borrowed.complaint(one_device, *parts, next="write it yourself, step by step.", axes=mesh.sizes)
+        devices = AbstractMesh(mesh.shape, mesh.axes, axis_types=(AxisType.Auto,) * len(mesh.axes))
+        with jax.sharding.use_abstract_mesh(
+            devices
+        ):  # the ops of kernels.collectives can be traced only in a shard_map
+            return borrowed.complaint(mesh.sharded(one_device), *case(), next="write it yourself, step by step.")
 
     return own
