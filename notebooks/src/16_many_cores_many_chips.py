@@ -177,8 +177,7 @@ for name, marks in (
 # If only rows may be shared, a single row keeps one core busy and the other idle. With three rows, the compiler gives
 # each core two, so the second core repeats a row of the first (`grid.cores` has the rule, read in the compiler's
 # program). If both axes may be shared, the compiler halves the first of them that has an even number of steps. So mark
-# every axis that may be parallel, and choose block sizes that give one of these axes an even number of steps. Exercise
-# 16.1 asks for the marks of five kernels.
+# every axis that may be parallel, and choose block sizes that give one of these axes an even number of steps.
 #
 # The picture shows the grid with three rows of blocks, and which core runs which step. **Mark its axes:** which marks
 # give both cores the same number of steps, without repeating any, and without an output block that both write?
@@ -407,7 +406,7 @@ print(compiler.compile_chips(RING.sharded(no_barrier), rows, **where).error)
 # begins. In the program of libtpu 0.0.48 for a v5e 2x2, three chips signal chip 0, which then signals each of them.
 # This is the simplest choice, but such a barrier takes two hops or more, and our model does not count them. With
 # `collective_id` you promise a barrier of your own, which may wait for the neighbors alone and then takes one hop. On
-# long rings that is not always enough, as you can see under *Further*.
+# long rings that may not be enough (see *Further*).
 #
 # ## Round a ring
 #
@@ -466,8 +465,8 @@ ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 # Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
 # they belong to, so half of the first part and half of the second are enough to end the wait. Device 0 then passes on a
 # part that has not fully arrived. JAX's page on distributed kernels warns of this, but JAX's race detector reported the
-# mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further*, the judge refuses JAX's
-# own kernel for the same reason.
+# mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further* we ask the judge about
+# JAX's own kernel.
 #
 # **Predict** how many receive semaphores are enough for four devices: two that alternate, or one for each step?
 
@@ -680,11 +679,10 @@ w = jax.random.normal(keys[1], (128, 1024), jnp.bfloat16)  # 256 columns for eac
 ask(multiplied, whole_product, x, w, mesh=MATMUL)
 
 # %% [markdown]
-# These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. (A kernel for that
-# size divides its matmuls into blocks, as `collectives.all_gather_matmul` does.) The model can also count the time of
-# the core: the folded cell counts each of the four matmuls at the peak of the MXUs. **Predict** both times, with and
-# without overlap, if a copy takes 46.6 us plus a hop of 1 us, and a matmul takes 21.8 us. In the chart that follows,
-# **look for one thing:** what does the core wait for after each of its first three matmuls?
+# These small arrays stand for those of the opening, where a part of x has 2 MiB instead of 4 KiB. The model can also
+# count the time of the core: the folded cell counts each of the four matmuls at the peak of the MXUs. **Predict** both
+# times, with and without overlap, if a copy takes 46.6 us plus a hop of 1 us, and a matmul takes 21.8 us. In the chart
+# that follows, **look for one thing:** what does the core wait for after each of its first three matmuls?
 
 
 # %% tags=["folded", "predict"]
