@@ -129,7 +129,7 @@ def test_slips_around_the_two_matmuls_are_found(says):
 
 
 OTHERS = {
-    "k and v are exchanged": lambda q, k, v: streaming(q, v, k),
+    "k and v are swapped": lambda q, k, v: streaming(q, v, k),
     "v is read where k should be": lambda q, k, v: streaming(q, v, v),
     "scores are multiplied by sqrt": partial(streaming, scores=lambda s: 24 * s),
 }

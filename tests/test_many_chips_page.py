@@ -20,7 +20,7 @@ def test_its_snippets_run_and_print_what_the_page_says():
     there = compiler.libtpu_version() is not None
     said = re.findall(r"print\(.*\)  +# (.*)", last) if there else []
     assert len(said) == 2 * there
-    env = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "COURSE_BUILD": "1"}  # time to compile
     code = "\n".join(SNIPPETS if there else plain)
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert out.returncode == 0, out.stderr[-3000:]
