@@ -148,7 +148,7 @@ def gathered(x):
 # +    pl.semaphore_wait(barrier, 3)
 
 
-# %% answer="16.4" name="the halves the other way round" judge="numbers" says="which\\s+copies\\s+bring\\s+it\\s+here"
+# %% answer="16.4" name="the halves the other way round" judge="numbers" says="which\\s+copies\\s+bring\\s+them\\s+here"
 # -    for way, device in enumerate((right, left)):
 # +    for way, device in enumerate((left, right)):
 

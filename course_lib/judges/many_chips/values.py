@@ -32,7 +32,8 @@ def difference(got: list[jax.Array], want: list[Expected]) -> Complaint | None:
                 return Complaint(
                     f"{name} at {where} is {show(values[at])}; it should be {show(value[at])}. {int(wrong.sum()):,} of "
                     f"the {shard.data.size:,} elements there are wrong.{_whose(array, value, shard, values[at])}",
-                    "find out which device has that part of the data at the beginning, and which copies bring it here.",
+                    "follow one element: which devices have its values at the beginning, which copies bring them here, "
+                    "and what happens to them on the way?",
                 )
     return None
 
