@@ -326,8 +326,8 @@ rows = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128)  # 8 for each de
 ask(permuted, rolled, rows)
 
 # %% [markdown]
-# `collective_id` selects the barrier semaphore that the kernel uses. JAX's page asks for different ids where devices
-# signal each other in different patterns.
+# `collective_id` selects the barrier semaphore that the kernel uses. JAX's documentation asks for different ids where
+# devices signal each other in different patterns.
 #
 # The *protocol* judge records what each device does in one simulated run: copies, signals, waits, reads and writes.
 # No branch depends on data, so the order of the events on one device is the same in every run. Between two devices only
@@ -914,9 +914,9 @@ for ring in ((0, 1, 2, 3), (0, 1, 3, 2)):
 
 # %% [markdown]
 # In our model, two of the four copies of each step take two hops, over links that other copies need, so the gather
-# takes nearly twice as long. (JAX's page advises against copies to chips that are no neighbors.) The kernel is right,
-# and only the order of the devices in the mesh is bad. `jax.make_mesh` knows how chips are linked: given the devices
-# that libtpu 0.0.48 describes for a v5e 2x2, it orders them as 0, 1, 3, 2.
+# takes nearly twice as long. (JAX's documentation advises against copies to chips that are no neighbors.) The kernel is
+# right, and only the order of the devices in the mesh is bad. `jax.make_mesh` knows how chips are linked: given the
+# devices that libtpu 0.0.48 describes for a v5e 2x2, it orders them as 0, 1, 3, 2.
 #
 # ### JAX's own kernel
 #
