@@ -464,7 +464,7 @@ ask(functools.partial(gathered, arrivals=1), stacked, rows, mesh=GATHER)
 #
 # Meanwhile, device 0 waits for as many bytes as one part has. Its semaphore counts bytes and cannot tell which copy
 # they belong to, so half of the first part and half of the second are enough to end the wait. Device 0 then passes on a
-# part that has not fully arrived. JAX's page on distributed kernels warns of this, but JAX's race detector reported the
+# part that has not fully arrived. JAX's documentation warns of this, but JAX's race detector reported the
 # mistake in only one of three simulated runs ([the bug zoo](../docs/zoo.md)). Under *Further* we ask the judge about
 # JAX's own kernel.
 #
@@ -1002,7 +1002,7 @@ for devices, again in ((4, False), (8, False), (8, True)):
 # With eight devices, device 0 can finish and enter again before device 2 has entered at all, because what it receives
 # comes from device 7. It then signals device 1 a second time. These two signals end the wait of device 1, which copies
 # to device 2 too early. With four devices this cannot happen, since device 0 receives from device 3, which has waited
-# for device 2. An all-gather is safe on any ring, because no device leaves it before all have entered. JAX's page cures
+# for device 2. An all-gather is safe on any ring, because no device leaves it before all have entered. JAX's documentation cures
 # the rest with a second barrier on a semaphore of the kernel's own, as `again=True` does.
 #
 # ### Sixteen chips
