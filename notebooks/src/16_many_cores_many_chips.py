@@ -1002,8 +1002,8 @@ for devices, again in ((4, False), (8, False), (8, True)):
 # With eight devices, device 0 can finish and enter again before device 2 has entered at all, because what it receives
 # comes from device 7. It then signals device 1 a second time. These two signals end the wait of device 1, which copies
 # to device 2 too early. With four devices this cannot happen, since device 0 receives from device 3, which has waited
-# for device 2. An all-gather is safe on any ring, because no device leaves it before all have entered. JAX's documentation cures
-# the rest with a second barrier on a semaphore of the kernel's own, as `again=True` does.
+# for device 2. An all-gather is safe on any ring, because no device leaves it before all have entered. JAX's documentation
+# cures the rest with a second barrier on a semaphore of the kernel's own, as `again=True` does.
 #
 # ### Sixteen chips
 #
