@@ -117,7 +117,7 @@ BUGS = (
         says=r"(?s)[Aa]xis 0.*parallel.*carry_ref",
     ),
     Bug(
-        name="in place, three steps for two cores of a v5p",
+        name="in place, three steps for two cores",
         kind="parallel axes",
         fn=in_place_with_an_odd_step,
         reference=lambda x: x + 1,
