@@ -15,8 +15,7 @@ class Cores(NamedTuple):
     """The steps of two cores, in the order in which each runs them. A step is its number in the grid's own order."""
 
     first: np.ndarray  # int64[n]
-    second: np.ndarray  # int64[n], or int64[0] if the second core has nothing to do
-    repeats: bool  # whether the second core ends with steps that the first has run too
+    second: np.ndarray  # int64[n], or int64[0] if the second core has nothing to do; it may end with steps of the first
 
 
 def cores(grid: Sequence[int], parallel: Sequence[bool]) -> Cores:
@@ -31,12 +30,12 @@ def cores(grid: Sequence[int], parallel: Sequence[bool]) -> Cores:
     steps = np.arange(math.prod(grid)).reshape(grid)
     shared = [axis for axis, size in enumerate(grid) if parallel[axis] and size > 1]
     if not shared:
-        return Cores(steps.ravel(), steps.ravel()[:0], False)
+        return Cores(steps.ravel(), steps.ravel()[:0])
     even = next((axis for axis in shared if grid[axis] % 2 == 0), None)
     if even is not None:
         first, second = np.split(steps, 2, axis=even)
-        return Cores(first.ravel(), second.ravel(), False)
+        return Cores(first.ravel(), second.ravel())
     others = [axis for axis in range(len(grid)) if axis not in shared]
     joined = steps.transpose(shared + others).reshape(math.prod(grid[axis] for axis in shared), -1)
     half = len(joined) // 2 + 1
-    return Cores(joined[:half].ravel(), joined[[*range(half, len(joined)), 0]].ravel(), True)
+    return Cores(joined[:half].ravel(), joined[[*range(half, len(joined)), 0]].ravel())

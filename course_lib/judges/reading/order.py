@@ -141,7 +141,7 @@ def repeated_in_place(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         if len(call.semantics) != len(call.grid):
             continue
-        first, second, _ = grid.cores(call.grid, ["parallel" in mark for mark in call.semantics])
+        first, second = grid.cores(call.grid, ["parallel" in mark for mark in call.semantics])
         for step in np.intersect1d(first, second)[:1].tolist():
             for output in call.outputs:
                 given = next((each for each in call.inputs if each.name == output.aliases), None)

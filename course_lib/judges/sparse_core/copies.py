@@ -104,7 +104,7 @@ class Copies:
         return Fault(
             f"{self.whose} ends before the copy from {first.source} to {first.target}{started} has been waited for."
             f"{others}",
-            "wait for every copy. A chip does not reset the semaphore, so the next kernel starts with its count.",
+            "wait for every copy before the kernel ends: only a wait says that it has arrived.",
         )
 
 

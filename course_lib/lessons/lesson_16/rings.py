@@ -82,9 +82,7 @@ def own_kernel(mesh: judges.Mesh, case: Callable[[], tuple]) -> Callable:
 
     def own(one_device: Callable) -> tuple[str, str] | None:
         devices = AbstractMesh(mesh.shape, mesh.axes, axis_types=(AxisType.Auto,) * len(mesh.axes))
-        with jax.sharding.use_abstract_mesh(
-            devices
-        ):  # the ops of kernels.collectives can be traced only in a shard_map
+        with jax.sharding.use_abstract_mesh(devices):  # kernels.collectives can be traced only in a shard_map
             return borrowed.complaint(mesh.sharded(one_device), *case(), next="write it yourself, step by step.")
 
     return own

@@ -71,15 +71,14 @@ def divided(call: grid.Call, parallel: Sequence[bool]) -> Shared:
 
 def said(call: grid.Call, shared: Shared) -> str:
     """Describe what each core runs, and what is wrong with it, in sentences."""
-    (first, second, repeats), steps = shared.cores, text.counted(call.steps, "step")
+    (first, second), steps = shared.cores, text.counted(call.steps, "step")
     if not len(second):
         return f"Core 0 runs all {steps}, and core 1 has nothing to do."
-    if call.steps == len(first) + len(second):
+    again = np.intersect1d(first, second)
+    if not len(again):
         runs = f"Each core runs {len(first)} of {steps}."
     else:
         runs = f"Each core runs {len(first)} steps, although the grid has only {call.steps}."
-    if repeats:
-        again = np.intersect1d(first, second)
         which = f"step {call.step(int(again[0]))}" if len(again) == 1 else text.counted(len(again), "step")
         runs += (
             f" Core 1 repeats {which} of core 0, because no axis that the cores may share has an even number of steps."
@@ -92,7 +91,7 @@ def said(call: grid.Call, shared: Shared) -> str:
 def _drawn(call: grid.Call, shared: Shared) -> draw.Panel:
     """Draw the steps of each core in rows, in the order in which it runs them."""
     per_row = int((draw.INNER - _LEFT) // (_SIDE + _GAP))
-    first, second, _ = shared.cores
+    first, second = shared.cores
     body, top = "", 0.0
     for number, steps in enumerate((first, second)):
         body += draw.label(0, top + 20, f"core {number}", _LEFT, size=14, bold=True)
