@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from course_lib import chips, errors
 from course_lib.judges.reading import order
 from course_lib.judges.tpu.run_and_compare import simulate_and_compare
@@ -15,7 +17,8 @@ def races_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> 
 
     The grid shows which cores share an output block; simulating two cores finds the rest. They share every parallel
     axis, wherever it stands in the grid. An output block that two cores write and nobody reads is only remarked upon.
-    So is a step that overwrites its input and that a chip with two cores repeats, unless ``chip`` has two.
+    So is a step that overwrites its input and that a chip with two cores repeats, unless ``chip`` has two and the
+    result changes if the function is applied to it again: that of a ReLU does not.
     """
     return ask(Trial(fn, reference, args, chip))
 
@@ -26,7 +29,7 @@ def ask(trial: Trial) -> Verdict:
         if complaint := order.shared_block(trial.walk):
             return complained("races", complaint)
         again = order.repeated_in_place(trial.walk)
-        if again and chips.chip(trial.chip).cores > 1:
+        if again and chips.chip(trial.chip).cores > 1 and _differs_if_repeated(trial):
             return complained("races", again)
     except Exception as error:
         return refused("races", errors.explain(error), ran=False)
@@ -35,3 +38,15 @@ def ask(trial: Trial) -> Verdict:
         said = simulate_and_compare("races", trial, random_seed=1, detect_races=True)
     remarks = [order.shared_and_unread(trial.walk), again.what if again else ""]
     return dataclasses.replace(said, message=" ".join(filter(None, remarks))) if said.passed else said
+
+
+def _differs_if_repeated(trial: Trial) -> bool:
+    """Whether the result changes if it replaces an argument of its shape and dtype, whichever that is."""
+    once = trial.traced.run(True, trial.args)
+    kinds = [(array.shape, array.dtype) for array in trial.args]
+    for out in once:
+        for place in (n for n, kind in enumerate(kinds) if kind == (out.shape, out.dtype)):
+            again = trial.traced.run(True, (*trial.args[:place], out, *trial.args[place + 1 :]))
+            if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(once, again, strict=True)):
+                return False
+    return True
