@@ -1,5 +1,7 @@
 """How long a verdict takes: our own solution to every exercise, checked twice on this machine.
 
+    python benchmarks/bench_verdicts.py [07 13]     of these lessons only; all of them take half an hour
+
 At the first attempt the cache of compiler answers is empty. The second attempt is a new definition of the same answer,
 as when a learner runs the cell again, so the compiler's answers on it and on the reference are cached. Prints the
 median, the 95th percentile and the slowest of both, over all exercises and over those with judged kernels, and then a
@@ -13,6 +15,7 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,8 +35,8 @@ def main() -> None:
 
         checks.start()
         print(f"{os.cpu_count()} cores, libraries loaded in {time.perf_counter() - began:.1f} s; seconds:")
-        attempts = [seconds_of_all(checks) for _ in ATTEMPTS]
-    tasks = exercises()
+        attempts = [seconds_of_all(checks, sys.argv[1:]) for _ in ATTEMPTS]
+    tasks = {id: task for id, task in exercises().items() if not sys.argv[1:] or id[:2] in sys.argv[1:]}
     if missing := set(tasks) - set(attempts[0]):
         raise SystemExit(f"no check in solutions/ of {', '.join(sorted(missing))}: make build first")
     of_kernels = sorted((id for id in tasks if tasks[id].kind in JUDGED), key=lambda id: -attempts[1][id])
@@ -46,14 +49,16 @@ def main() -> None:
         print(f"{id:24} {attempts[0][id]:8.2f} {attempts[1][id]:8.2f}")
 
 
-def seconds_of_all(checks) -> dict[str, float]:
-    """Return {exercise: seconds of its verdict}, with every solution defined afresh."""
+def seconds_of_all(checks, lessons: list[str]) -> dict[str, float]:
+    """Return {exercise: seconds of its verdict} of these lessons, or of all, with every solution defined afresh."""
     seconds: dict[str, float] = {}
     check = checks.check
     checks.check = timed(check, seconds)
     try:
         for notebook in sorted((ROOT / "solutions").glob("*.ipynb")):
-            run_cells(notebook)
+            if not lessons or notebook.name[:2] in lessons:
+                run_cells(notebook)
+                print(f"  {notebook.stem}: {sum(seconds.values()):.0f} s so far", file=sys.stderr)
     finally:
         checks.check = check
     return seconds

@@ -38,6 +38,24 @@ def add_one(x_ref, o_ref):
     o_ref[...] = x_ref[...] + 1
 
 
+@pytest.mark.parametrize(
+    ("marks", "shared"),
+    [(None, (False, False)), ((A, P), (False, True)), (("core_parallel", A), (True, False)), ((P, P), (True, True))],
+)
+def test_a_call_knows_which_axes_two_cores_may_share(marks, shared):
+    block = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    x = jax.ShapeDtypeStruct((16, 512), jnp.float32)
+    added = pl.pallas_call(
+        add_one,
+        out_shape=x,
+        grid=(2, 4),
+        in_specs=[block],
+        out_specs=block,
+        compiler_params=pltpu.CompilerParams(dimension_semantics=marks),
+    )
+    assert grid.walk(added, x).calls[0].parallel == shared
+
+
 COMPILED = {
     "(6,) p": ((6,), (P,)),
     "(7,) p": ((7,), (P,)),

@@ -74,26 +74,22 @@ def bundles(fn: Callable, *args, chip: str = "v5e") -> Code:
     """
     target = chips.chip(chip)
     name = tpu.name_of(fn)
-    if tpu.libtpu_version() is None:
-        raise tpu.Unavailable(tpu.missing_libtpu())
-    try:
+
+    def ask():
         jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
         module = tpu.lower(jaxpr, *args, chip=target, frames=1)
-        answer = service.compile_module(target.topology, module, simulate=False, **answers.Limits().of(0))
-    except Exception as error:  # whatever tracing, lowering or the compiler's process raises
-        raise ValueError(_refused(name, chip, error)) from error
-    if not answer["ok"] and answer["stage"] == "start":
-        raise tpu.Unavailable(f"libtpu does not start on this machine: {answer['error']}")
-    if not answer["ok"]:
-        raise ValueError(_refused(name, chip, answer["error"]))
+        return service.compile_module(target.topology, module, simulate=False, **answers.Limits().of(0)) | {
+            "jaxpr": jaxpr
+        }
+
+    answer = tpu.program_of(
+        ask,
+        lambda error: f"bundles: {name} does not compile for a {chip}, so it has no program. {errors.explain(error)}",
+    )
     parsed = hlo.read(answer["hlo"])
     kernels = {op.name for op in parsed.ops if op.kind == hlo.KERNEL}
     found = {op: program for op, program in answer["dump"].programs.items() if not kernels or op in kernels}
-    return _code(found, naming.ops(parsed, jaxpr), name=name, chip=chip, versions=tpu.versions())
-
-
-def _refused(name: str, chip: str, error) -> str:
-    return f"bundles: {name} does not compile for a {chip}, so it has no program. {errors.explain(error)}"
+    return _code(found, naming.ops(parsed, answer["jaxpr"]), name=name, chip=chip, versions=tpu.versions())
 
 
 def _code(found: dict[str, programs.Program], names: dict[str, str], **facts) -> Code:

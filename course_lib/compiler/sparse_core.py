@@ -66,17 +66,14 @@ def sparse_core_listing(fn: Callable, *args, chip: str = "v6e") -> SparseCoreLis
     installed or does not start.
     """
     target, name = chips.chip(chip), tpu.name_of(fn)
-    if tpu.libtpu_version() is None:
-        raise tpu.Unavailable(tpu.missing_libtpu())
-    try:
+
+    def ask():
         module = tpu.lower(grid.trace(fn, *args, chip=chip), *args, chip=target)
-        answer = listing_service.compile_module(target.topology, module)
-    except Exception as error:  # whatever tracing, lowering or the compiler's process raises
-        raise ValueError(_refused(name, chip, error)) from error
-    if not answer["ok"] and answer["stage"] == "start":
-        raise tpu.Unavailable(f"libtpu does not start on this machine: {answer['error']}")
-    if not answer["ok"]:
-        raise ValueError(_refused(name, chip, answer["error"]))
+        return listing_service.compile_module(target.topology, module)
+
+    answer = tpu.program_of(
+        ask, lambda error: f"sparse_core_listing: {name} does not compile for a {chip}. {errors.explain(error)}"
+    )
     if not answer["listings"]:
         raise ValueError(
             f"sparse_core_listing: {name} runs nothing on the SparseCores of a {chip}. Pass a function with a "
@@ -84,10 +81,6 @@ def sparse_core_listing(fn: Callable, *args, chip: str = "v6e") -> SparseCoreLis
         )
     found = [bundle for op, listing in answer["listings"].items() for bundle in bundles(op, listing)]
     return SparseCoreListing(name=name, chip=chip, bundles=tuple(found), versions=tpu.versions())
-
-
-def _refused(name: str, chip: str, error) -> str:
-    return f"sparse_core_listing: {name} does not compile for a {chip}. {errors.explain(error)}"
 
 
 def bundles(op: str, listing: str) -> list[SparseCoreBundle]:

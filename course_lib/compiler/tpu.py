@@ -28,6 +28,25 @@ class Unavailable(RuntimeError):
     """There is no TPU compiler on this machine, or it does not start. The message says why and what to do."""
 
 
+def program_of(ask: Callable[[], dict], refused: Callable[[object], str]) -> dict:
+    """Return the answer of ``ask``, which has the compiler compile a function, if the function compiles.
+
+    Raises ValueError if it does not, with the text that ``refused`` makes of the error; Unavailable if libtpu is not
+    installed or does not start.
+    """
+    if libtpu_version() is None:
+        raise Unavailable(missing_libtpu())
+    try:
+        answer = ask()
+    except Exception as error:  # whatever tracing, lowering or the compiler's process raises
+        raise ValueError(refused(error)) from error
+    if answer["ok"]:
+        return answer
+    if answer["stage"] == "start":
+        raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
+    raise ValueError(refused(answer["error"]))
+
+
 def compile_tpu(
     fn: Callable,
     *args,

@@ -152,6 +152,12 @@ class Call(Pipeline):
     scalars: tuple[np.ndarray, ...] = ()  # the values of the prefetch operands
     semantics: tuple[str, ...] = ()  # "parallel" or "arbitrary" per grid axis, if the kernel says
 
+    @property
+    def parallel(self) -> tuple[bool, ...]:
+        """Which axes of the grid two cores may share: those marked "parallel" or "core_parallel"."""
+        said = self.semantics if len(self.semantics) == len(self.grid) else ("arbitrary",) * len(self.grid)
+        return tuple("parallel" in mark for mark in said)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Walk:

@@ -100,9 +100,9 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
 
 def _of_first_core(call: grid.Call, chip: chips.Chip, steps: int) -> np.ndarray | None:
     """Return which steps run on the first of two cores, which has as many as the other. None: one core has all."""
-    if chip.cores < 2 or len(call.semantics) != len(call.grid) or steps != call.steps:
+    if chip.cores < 2 or steps != call.steps:
         return None
-    first, second = grid.cores(call.grid, [meaning == "parallel" for meaning in call.semantics])
+    first, second = grid.cores(call.grid, call.parallel)
     return np.isin(np.arange(steps), first) if len(second) else None
 
 

@@ -423,7 +423,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="leaves K whole" judge="exercise" says="For x.128, 65,536. @ w.65,536, 128. the kernel needs .* of VMEM(?s:.)*cut the long axis"
+# %% answer="04.11" name="leaves K whole" judge="exercise" says="For x.8, 65,536. @ w.65,536, 8. the kernel needs .* of VMEM(?s:.)*cut the long axis"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -479,7 +479,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="adds up a part of a long K" judge="numbers" says="at the size that counts too, .128, 65536., .65536, 128."
+# %% answer="04.11" name="adds up a part of a long K" judge="numbers" says="at the size that counts too, .8, 65536., .65536, 8."
 # -        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
 # +        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), min(pl.cdiv(k, 128), 16)),
 

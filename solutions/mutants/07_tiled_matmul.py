@@ -457,7 +457,7 @@ checks.assess("07.8", "perhaps")
 # -        block = jnp.where(place < depth - bk * pl.program_id(2), block, 0)
 
 
-# %% answer="07.9" name="leaves columns of a long N out" judge="numbers" says="at the size that counts too, .128, 128., .128, 32768."
+# %% answer="07.9" name="leaves columns of a long N out" judge="numbers" says="at the size that counts too, .16, 128., .128, 32768."
 # -        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
 # +        grid=(pl.cdiv(m, bm), min(pl.cdiv(n, bn), 16), pl.cdiv(depth, bk)),
 

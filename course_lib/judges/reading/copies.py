@@ -33,7 +33,7 @@ def early_use(walk: grid.Walk) -> Complaint | None:
 
 def unordered(walk: grid.Walk) -> Complaint | None:
     """Explain a race in which no axis is shared by two cores: it must be one with a copy."""
-    shared = any("parallel" in str(meaning) for call in walk.calls for meaning in call.semantics)
+    shared = any(any(call.parallel) for call in walk.calls)
     if shared or not any(map(grid.has_copies_by_hand, walk.calls)):
         return None
     return Complaint(

@@ -139,9 +139,7 @@ def repeated_in_place(walk: grid.Walk) -> Complaint | None:
     the block in, and writes it back.
     """
     for call in walk.calls:
-        if len(call.semantics) != len(call.grid):
-            continue
-        first, second = grid.cores(call.grid, ["parallel" in mark for mark in call.semantics])
+        first, second = grid.cores(call.grid, call.parallel)
         for step in np.intersect1d(first, second)[:1].tolist():
             for output in call.outputs:
                 given = next((each for each in call.inputs if each.name == output.aliases), None)
@@ -162,7 +160,7 @@ def _reads_what_it_writes(call: grid.Call, given: grid.Operand, output: grid.Ope
 
 
 def _repeated(call: grid.Call, given: grid.Operand, output: grid.Operand, step: int) -> Complaint:
-    shared = [str(axis) for axis, mark in enumerate(call.semantics) if "parallel" in mark and call.grid[axis] > 1]
+    shared = [str(axis) for axis, parallel in enumerate(call.parallel) if parallel and call.grid[axis] > 1]
     axes = f"axis {shared[0]}" if len(shared) == 1 else f"axes {', '.join(shared[:-1])} and {shared[-1]}"
     at = call.step(step)
     return Complaint(
@@ -188,7 +186,7 @@ def carried_on(walk: grid.Walk) -> Complaint | None:
 
 
 def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
-    return [(call, axis) for call in walk.calls for axis, m in enumerate(call.semantics) if "parallel" in str(m)]
+    return [(call, axis) for call in walk.calls for axis, parallel in enumerate(call.parallel) if parallel]
 
 
 def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:

@@ -48,8 +48,7 @@ def core_splitter(fn: Callable, *args) -> Choices:
         shared = divided(call, [number == 1 for number in numbers])
         return State(_drawn(call, shared), said(call, shared))
 
-    own = call.semantics if len(call.semantics) == len(call.grid) else ("arbitrary",) * len(call.grid)
-    return Choices(f"The grid of {call.name} on two cores", groups, state, [int(mark == "parallel") for mark in own])
+    return Choices(f"The grid of {call.name} on two cores", groups, state, [int(marked) for marked in call.parallel])
 
 
 def divided(call: grid.Call, parallel: Sequence[bool]) -> Shared:
