@@ -48,6 +48,8 @@ def test_a_portable_kernel_compiles_for_each_gpu(chip):
     assert (kernel.name, kernel.kind, kernel.grid) == ("exponential_kernel", "kernel", (8, 1, 1))
     assert 0 < kernel.registers < 64 and kernel.threads == 128 and report.spills == 0
     assert kernel.instructions["global loads"] and f"exponential for {chip}: compiles" in str(report)
+    assert kernel.ptx.count("ld.global") == kernel.instructions["global loads"] and "%ctaid.x" in kernel.ptx
+    assert "ld.global" not in repr(kernel), "the program would bury the figures"
 
 
 @needs_gpu_compiler

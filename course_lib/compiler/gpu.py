@@ -119,4 +119,5 @@ def _kernel(program: Program, hlo: str) -> GpuKernel:
         grid=program.grid,
         instructions=program.instructions,
         remarks=program.remarks,
+        ptx=program.ptx,
     )

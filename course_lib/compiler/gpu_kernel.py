@@ -25,6 +25,7 @@ class GpuKernel:
     grid: tuple[int, ...] | None
     instructions: dict[str, int]  # "wgmma", "TMA loads", ...: counts in the program text, a loop's body once
     remarks: tuple[str, ...] = ()  # from ptxas, about speed
+    ptx: str = dataclasses.field(default="", repr=False)  # its program as ptxas was given it
 
     @property
     def serialized(self) -> bool:

@@ -53,6 +53,7 @@ class Program:
     grid: tuple[int, ...] | None
     instructions: dict[str, int]
     remarks: tuple[str, ...]  # from ptxas, about speed
+    ptx: str  # the kernel's part of what ptxas was given
 
 
 def program(*, grid, remarks, **others) -> Program:
@@ -109,6 +110,7 @@ def _programs(ptx, said, launches: dict[str, tuple], *, mosaic: bool) -> list[Pr
                 remarks=tuple(
                     line.strip() for line in _REMARK.findall(said) if entry in line or "function" not in line
                 ),
+                ptx=body,
             )
         )
     return programs
