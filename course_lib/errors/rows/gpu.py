@@ -190,8 +190,8 @@ ROWS = (
         r"Barrier completed phase \d+, but no threads observed phase \d+",
         "A barrier completes again before any thread has waited for its previous completion: a copy overwrites shared "
         "memory that is still in use.",
-        "add a second barrier for each stage: its readers call plgpu.barrier_arrive on it, and the copying thread "
-        "waits for it.",
+        "call plgpu.barrier_wait on the copy's barrier before each read; if the readers do, add a second barrier for "
+        "each stage: they call plgpu.barrier_arrive on it, and the copying thread waits for it.",
     ),
     Row(
         "gpu-outside",
