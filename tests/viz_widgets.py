@@ -71,6 +71,7 @@ WIDGETS = {
     "softmax_stepper": Kind(lambda: viz.softmax_stepper(SCORES), "course-softmax", ".course-next", "ArrowRight", "step",
                             2),
     "systolic_stepper": Kind(viz.systolic_stepper, "course-systolic", SLIDER, "ArrowRight", "cycle", 7),
+    "three_engines": Kind(viz.three_engines, "course-engines", SLIDER, "ArrowRight", "step", 4, letters=12),
     "tile_painter": Kind(viz.tile_painter, "course-tiles", ".course-shape", "ArrowUp", "shape", [3, 20, 200]),
     "token_meter": Kind(viz.token_meter, "course-meter", "input", "ArrowRight", "sequences", 64),
     "traffic": Kind(lambda: viz.traffic(SOFTMAX), "course-flows", SLIDER, "ArrowLeft", "step", 1),

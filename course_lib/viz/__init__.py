@@ -34,6 +34,7 @@ from course_lib.viz.roof_plot.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roof_plot.roofs import Point, three_roofs
 from course_lib.viz.softmax_stepper.softmax_stepper import SoftmaxStepper, softmax_stepper
 from course_lib.viz.systolic_stepper.systolic_stepper import SystolicStepper, systolic_stepper
+from course_lib.viz.three_engines.three_engines import ThreeEngines, three_engines
 from course_lib.viz.tile_painter.tile_painter import TilePainter, tile_painter
 from course_lib.viz.token_meter.token_meter import TokenMeter, token_meter
 from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
@@ -57,6 +58,7 @@ __all__ = [
     "Sparse",
     "Stage",
     "SystolicStepper",
+    "ThreeEngines",
     "TilePainter",
     "TokenMeter",
     "VmemTable",
@@ -85,6 +87,7 @@ __all__ = [
     "softmax_stepper",
     "sum_over_axis",
     "systolic_stepper",
+    "three_engines",
     "three_roofs",
     "tile_painter",
     "token_meter",
