@@ -53,6 +53,8 @@ WIDGETS = {
     "expert_map": Kind(lambda: viz.expert_map(EXPERTS), "course-pick", "input:checked", "ArrowRight", "at", [1, 2]),
     "block_map": Kind(lambda: viz.block_map(**BLOCKS), "course-pick", "input:checked", "ArrowLeft", "at", [0, 1]),
     "bundle_viewer": Kind(viewer, "course-bundles", "[role=grid]", "ArrowDown", "row", 45),
+    "capability_matrix": Kind(viz.capability_matrix, "course-capabilities", ".course-cell[tabindex='0']", "ArrowDown",
+                              "picked", [3, 2]),
     "cost_bars": Kind(lambda: viz.cost_bars(PRICES, all_rows=True), "course-costs", "select", "ArrowDown", "column",
                       PRICES.columns[1]),
     "core_splitter": Kind(a_splitter, "course-pick", "input:checked", "ArrowRight", "at", [1, 0, 1]),

@@ -3,6 +3,7 @@
 from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
+from course_lib.viz.capability_matrix.capability_matrix import CapabilityMatrix, capability_matrix
 from course_lib.viz.choices.attention_roof import attention_roof
 from course_lib.viz.choices.block_map import block_map
 from course_lib.viz.choices.choices import Choices
@@ -42,6 +43,7 @@ from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
 __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
+    "CapabilityMatrix",
     "Choices",
     "CostBars",
     "FlowPlayer",
@@ -66,6 +68,7 @@ __all__ = [
     "block_map",
     "bundle_diff",
     "bundle_viewer",
+    "capability_matrix",
     "chains",
     "core_picture",
     "core_splitter",
