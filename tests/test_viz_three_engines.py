@@ -11,6 +11,7 @@ from conftest import needs_libtpu, pinned
 from gpu_compiler import needs_gpu_compiler
 from lesson_files import ROOT
 from shapes import words_on_words
+from sweeps import daily
 from viz_samples import overflowing, words
 
 from course_lib import compiler, viz
@@ -66,8 +67,9 @@ def test_the_tpus_lines_are_those_of_today():
 
 @needs_gpu_compiler
 @pinned
-@pytest.mark.parametrize("engine", ENGINES[1:], ids=lambda engine: engine.key)
-def test_the_gpus_lines_are_those_of_today(engine):
+@pytest.mark.parametrize("key", daily("ampere", of=("hopper", "ampere")))
+def test_the_gpus_lines_are_those_of_today(key):
+    engine = next(engine for engine in ENGINES if engine.key == key)
     for aspect, patterns in engine_programs.PATTERNS.items():
         assert programs()["lines"][aspect][engine.key] == engine_programs.excerpt(engine, patterns[engine]), REWRITE
 
@@ -79,6 +81,7 @@ def test_the_forgotten_wait_is_judged_as_it_says():
     assert hopper.marks == (engine_programs.FORGOTTEN,)
 
 
+@pytest.mark.sweep  # every day its verdict is compared, which the words beside it are about
 @needs_gpu_compiler
 def test_without_the_wait_it_compiles_all_the_same():
     forgetful = engine_programs.without_the_wait()
