@@ -43,6 +43,12 @@ Shapes that no power of two divides are left as they are. *At least* counts each
 HBM holds with it; a few rows take longer, as two copies take their latency. Before a product XLA brings one operand
 into VMEM, while the program before still runs, if there is one (a cross-program prefetch, in what it compiles). Its
 figure leaves that out, and ours counts every copy; *with that copy* counts XLA's too."""
+DRAWN = "drawn"  # where a shape occurs that was drawn at random
+DRAWN_SHAPES = """\
+Matmuls in bf16, {count} of them, whose sizes a generator of random numbers drew (seed {seed}): 8 to 8,192 rows, and 64
+to 8,192 for depth and columns, uniform in their logarithms, and one size in four left odd. Most are small, so a copy
+decides. XLA's figure leaves out the one that it makes ahead of the matmul, which for a few rows is nearly all there is
+to do; *with that copy* compares the whole work."""
 GUIDE = """\
 keras.io's guide on custom kernels multiplies two f32 matrices of 8192 x 8192 in tiles of 128 x 128, each from 128 whole
 rows and 128 whole columns, with a ReLU at the end. Every tile reads its columns anew, so that the second matrix passes
@@ -225,7 +231,8 @@ def page(lines: list[Line], date: datetime.date, collectives: Sequence[str] = ()
     from course_lib import roofline, vocabulary
 
     notes: list[str] = []
-    of_models = [line for line in lines if line.row.model]
+    drawn_shapes = [line for line in lines if line.row.model == DRAWN]
+    of_models = [line for line in lines if line.row.model not in ("", DRAWN)]
     lines = [line for line in lines if not line.row.model]
     parts = [
         "# Kernels beside XLA",
@@ -234,9 +241,10 @@ def page(lines: list[Line], date: datetime.date, collectives: Sequence[str] = ()
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
         *models_part(of_models, notes),
+        *drawn_part(drawn_shapes, notes),
         *guide_part(lines, notes),
         *collectives,
-        *measured_part(lines + of_models),
+        *measured_part(lines + of_models + drawn_shapes),
         *(["## Notes", "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -304,12 +312,35 @@ def models_part(lines: list[Line], notes: list[str]) -> list[str]:
     return ["## Shapes of models", MODELS, table(head, rows), "\n".join(summary(lines))]
 
 
+def drawn_part(lines: list[Line], notes: list[str]) -> list[str]:
+    """Return the table of the matmuls whose shapes were drawn, the worst first, with a summary of the ratios."""
+    import drawn_rows
+    import kernel_rows as k
+
+    if not lines:
+        return []
+    lines = sorted(lines, key=lambda line: -(line.ratio_with_fetch(k.OURS, k.XLA) or 0))
+    rows = [
+        (
+            line.row.shape,
+            *(cell(line.figures.get(name), notes) for name in (k.OURS, k.XLA)),
+            ratio_text(line.ratio(k.OURS, k.XLA)),
+            ratio_text(line.ratio_with_fetch(k.OURS, k.XLA)),
+            f"{us(line.least_s)} {line.by}",
+        )
+        for line in lines
+    ]
+    head = ("shape", "ours", "XLA", "ours / XLA", "with that copy", "at least")
+    said = DRAWN_SHAPES.format(count=len(lines), seed=drawn_rows.SEED)
+    return ["## Shapes that nobody chose", said, table(head, rows), "\n".join(summary(lines))]
+
+
 def summary(lines: list[Line]) -> list[str]:
     """Return the median and the worst ratio of matmuls and of row-wise ops, against XLA and against the bound."""
     import kernel_rows as k
 
     products = [line for line in lines if line.row.kernel == "matmul"]
-    kinds = {"Products": products, "Row-wise": [line for line in lines if line not in products]}
+    kinds = {"Products": products, "Row-wise": [line for line in lines if line.row.kernel != "matmul"]}
     found = []
     for name, its in kinds.items():
         ratios = {

@@ -46,6 +46,7 @@ class Row:
 def rows() -> list[Row]:
     """Return every row, in table order."""
     import attention_rows
+    import drawn_rows
     import grouped_rows
     import lookup_rows
 
@@ -62,6 +63,7 @@ def rows() -> list[Row]:
         guide(8192),
         *(product_of_a_model(*row) for row in PRODUCTS),
         *(row_wise_of_a_model(*row) for row in ROW_WISE),
+        *drawn_rows.rows(),
     ]
 
 
