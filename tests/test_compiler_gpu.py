@@ -6,6 +6,7 @@ import pytest
 from gpu_compiler import needs_gpu_compiler
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compiler
 from course_lib.compiler import __main__ as command
@@ -50,6 +51,16 @@ def test_a_portable_kernel_compiles_for_each_gpu(chip):
     assert kernel.instructions["global loads"] and f"exponential for {chip}: compiles" in str(report)
     assert kernel.ptx.count("ld.global") == kernel.instructions["global loads"] and "%ctaid.x" in kernel.ptx
     assert "ld.global" not in repr(kernel), "the program would bury the figures"
+
+
+@needs_gpu_compiler
+def test_a_kernel_that_notebooks_simulate_is_compiled():
+    x = jnp.ones(1024)
+    with pltpu.force_tpu_interpret_mode():  # as after checks.start()
+        simulated = jax.jit(exponential)(x)
+        report = compiler.compile_gpu(exponential, x, chip="a100")
+    assert report.ok and simulated[0] == jnp.exp(1.0), report
+    assert [kernel.name for kernel in report.kernels] == ["exponential_kernel"]
 
 
 @needs_gpu_compiler

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 from jax._src.config import traceback_in_locations_limit
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, errors
 from course_lib.compiler import blame, progress
@@ -32,19 +33,22 @@ def compile_gpu(
 ) -> Report:
     """Compile ``jit(fn)(*args)`` for a GPU with none attached: registers, spills, shared memory, instructions.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; ``chip`` is one of ``chips.GPU_TARGETS``. The compiler, with ptxas
-    as its last stage, runs in its own child process with limits of time (120 s) and memory (6 GiB): if it crashes or
-    hangs, the Report says so. A kernel that is refused gives ``ok=False`` and an explained ``error``, never an
-    exception. Raises ValueError for an unknown chip, and Unavailable if the GPU compiler is not installed.
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; ``chip`` is one of ``chips.GPU_TARGETS``. A ``pl.pallas_call`` is
+    compiled even where notebooks have it simulated as on a TPU. The compiler, with ptxas as its last stage, runs in its
+    own child process with limits of time (120 s) and memory (6 GiB): if it crashes or hangs, the Report says so. A
+    kernel that is refused gives ``ok=False`` and an explained ``error``, never an exception. Raises ValueError for an
+    unknown chip, and Unavailable if the GPU compiler is not installed.
     """
     gpu = chips.gpu_target(chip)
     facts = {"name": name_of(fn), "chip": chip}
     refused = functools.partial(Report, ok=False, **facts)
     stage = "trace"
     try:
-        with gpu.target(), traceback_in_locations_limit(0), warnings.catch_warnings():
+        compiled = pltpu.force_tpu_interpret_mode(False)
+        with gpu.target(), compiled, traceback_in_locations_limit(0), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The Pallas Triton backend", DeprecationWarning)  # a note says so
-            traced = jax.jit(fn).trace(*args)
+            # A fresh function object, or JAX would reuse the simulator's trace of this one.
+            traced = jax.jit(functools.wraps(fn)(lambda *args: fn(*args))).trace(*args)
             stage = "compile"
             module = _bytecode(traced.lower(lowering_platforms=("cuda",)))
     except Exception as error:  # the learner should see any error of tracing or lowering, explained
