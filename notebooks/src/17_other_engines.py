@@ -97,7 +97,7 @@ for source, *words in (
 # Mosaic GPU does not accept the softmax above. **Write down a guess:** which of its lines have to change, and why? The
 # answer comes in the section on Hopper.
 #
-# Nothing in this lesson was timed on a chip. NVIDIA's compiler counts registers and bytes, but no cycles, and the
+# The kernels of this lesson have not run on a chip. NVIDIA's compiler counts registers and bytes, but no cycles, and the
 # TPU's simulator does not run SparseCores. So there are no times here, except in one *measured* comparison that we
 # quote with its source.
 #
@@ -133,15 +133,13 @@ for name in ("a100", "l4", "h100", "b200"):
     print(f"{name:12}{capability:>10}{gpu.sms:6}{gpu.sm_threads:19,}{kib:22} KiB")
 if on_a100:
     print(f"\nsoftmax: {on_a100.grid[0]} blocks of {on_a100.threads} threads", end=", ")
-    print(
-        f"{on_a100.registers} registers of each, {on_a100.blocks_on('a100')} blocks at once on an SM"
-    )
+    print(f"{on_a100.blocks_on('a100')} of them at once on an SM")
 
 # %% [markdown]
 # On a TPU, the 512 steps run one after another, and the pipeline copies the next block while a step computes. On the
-# A100, they become 512 thread blocks, which run at the same time as far as there is room, in no order. Nothing copies
-# blocks in advance; a BlockSpec only says where `x_ref` points, and `x_ref[...]` loads from GPU memory. While one block
-# waits for its loads, another one on the same SM computes.
+# A100, they become 512 thread blocks, which run at the same time as far as there is room, in no order. Nothing copies the
+# next block in advance. A BlockSpec only says where `x_ref` points, and `x_ref[...]` loads from GPU memory. While one
+# thread block waits for its loads, another one on the same SM can compute.
 #
 # So what may pass from one step to the next? The kernel below sums the columns of x in an output block that stays, as
 # in lesson 4. **Predict** what the TPU's judges say to it, and what the judges for a GPU say.
