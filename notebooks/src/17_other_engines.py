@@ -227,6 +227,10 @@ wide = jax.random.normal(jax.random.key(0), (16, 1000))
 ask(judges.judge_gpu(softmax, jax.nn.softmax, wide, chip="a100")[-1:])
 
 # %% [markdown]
+# The first kernel would read and overwrite whatever lies behind x in the GPU's memory. The second does not compile,
+# because Triton takes only values whose number of elements is a power of two. So three things differ between a body
+# for a TPU and one for Triton:
+#
 # | | on a TPU | on a GPU, by Triton |
 # |---|---|---|
 # | from step to step | output blocks and scratch stay | nothing stays, and there is no scratch |
@@ -244,8 +248,9 @@ ask(judges.judge_gpu(softmax, jax.nn.softmax, wide, chip="a100")[-1:])
 # > **warpgroup**: 128 threads of a block, which in Mosaic GPU run one program together, as if they were one thread.
 #
 # With Mosaic GPU you write for one thread block and see its hardware. There are no BlockSpecs and no pipeline: refs
-# of the arguments stay in GPU memory, and the kernel starts each copy itself and waits for it. Here is the softmax, with
-# one row for each thread block. (A TMA copy has at most 256 elements along an axis, so a row here has 256.)
+# of the arguments stay in GPU memory, and the kernel starts each copy itself and waits for it. The axes of the grid have
+# names, and `lax.axis_index` returns a block's index along one of them. Here is the softmax, with one row for each
+# thread block. (A TMA copy has at most 256 elements along an axis, so a row here has 256.)
 
 
 # %%
@@ -361,8 +366,7 @@ print(*(line for line in changed if line[0] != "?"), sep="\n")
 # which row, the copy in, the copy out, and who waits for whom. This is the answer to the opening question: on a TPU and
 # by Triton a compiler makes the copies and the waits, and with Mosaic GPU you do. In return you decide how many copies
 # are under way, and which threads start them.
-
-# %% [markdown]
+#
 # The matrix units of a Hopper also run by themselves, once they have been started.
 #
 # > **wgmma**: the instruction with which a warpgroup starts a matmul of two blocks in shared memory. The accumulator is
