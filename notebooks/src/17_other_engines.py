@@ -6,10 +6,11 @@
 # `jax.custom_vjp`. You need neither a TPU nor a GPU. `make setup-gpu` adds the compiler for GPUs; without it, the cells
 # that use it say so and go on.*
 #
-# Every kernel so far was for the TensorCore of a TPU. Pallas has other engines: two for NVIDIA GPUs, and one for the
-# SparseCores that some TPUs have. The kernel below is a softmax of rows with a body of three lines. We compile it
-# twice, unchanged: for a TPU v5e, and for an A100, which is a GPU. The cell after it looks for the first instruction of
-# five kinds in each of the two programs. Run both cells.
+# Every kernel so far was for the TensorCore of a TPU. Pallas has other engines, which are kinds of cores with a
+# compiler that takes Pallas to them: two for NVIDIA GPUs, and one for the SparseCores that some TPUs have. The kernel
+# below is a softmax of rows with a body of three lines. We compile it twice, unchanged: for a TPU v5e, and for an A100,
+# which is a GPU. The cell after it looks for the first instruction of five kinds in each of the two programs. Run both
+# cells.
 
 # %%
 # FIRST CELL
@@ -85,26 +86,32 @@ for source, *words in (
         print(f"{source:12}  {chip:4}  {found[:66]}")
 
 # %% [markdown]
-# Neither machine can compute exp: both multiply by log2(e) and compute a power of two. A maximum along a row crosses the
-# lanes of a register on the TPU (`vmax.xlane`), and the threads of a group on the GPU (`shfl.sync`). So one body
-# serves two machines. Two compilers stand behind Pallas on a GPU:
+# Neither machine has an instruction for exp: both multiply by log2(e) and raise 2 to that power. A maximum along a row
+# crosses the lanes of a register on the TPU (`vmax.xlane`), and a group of 32 threads on the GPU (`shfl.sync`). So one
+# body serves two machines. The lines of the A100 are PTX:
+#
+# > **PTX**: the assembly language of NVIDIA's GPUs, the same for all of them.
+# >
+# > **ptxas**: NVIDIA's compiler from PTX to the instructions of one GPU.
+#
+# Two compilers that produce PTX stand behind Pallas on a GPU:
 #
 # > **Triton**: the compiler that takes a `pl.pallas_call` to an NVIDIA GPU. JAX has deprecated it as a back end of Pallas.
 # >
 # > **Mosaic GPU**: the newer back end of Pallas for NVIDIA GPUs, above all for Hoppers such as the H100. Its kernels are
 # > called with `plgpu.kernel`.
 #
-# Mosaic GPU does not accept the softmax above. **Write down a guess:** which of its lines have to change, and why? The
-# answer comes in the section on Hopper.
+# Mosaic GPU does not accept the softmax above. **Write down a guess:** which of its lines would a kernel keep in which
+# you make every copy, and every wait for a copy, yourself? The section on Hopper compares the two line by line.
 #
-# The kernels of this lesson have not run on a chip. NVIDIA's compiler counts registers and bytes, but no cycles, and the
-# TPU's simulator does not run SparseCores. So there are no times here, except in one *measured* comparison that we
-# quote with its source.
+# The kernels in this lesson have not run on a chip; those of the library have run on an H100
+# ([results](../docs/results.md#measured-on-gpus)). NVIDIA's compiler counts registers and bytes, but no cycles, and the
+# TPU's simulator does not run SparseCores. So every time in this lesson is *measured*, and quoted with its source.
 #
 # After this lesson you can
 # - say what a grid step is on a TPU and on a GPU, and what may pass from one to the next,
 # - write a kernel for a Hopper that makes its own copies, and find the wait that it lacks,
-# - write a gather and a scatter-add for SparseCores, and say by bytes when they pay,
+# - write a gather and a scatter-add for SparseCores, and say by bytes when they cannot pay,
 # - call your kernel from PyTorch, with its gradient,
 # - say which of these engines is current, and which are on their way out.
 #
@@ -113,7 +120,7 @@ for source, *words in (
 # What is a step of the grid on a GPU? A GPU has many small cores instead of one large one.
 #
 # > **SM**: a core of a GPU, a *streaming multiprocessor*. It has registers, a small memory, and matrix units, which
-# > NVIDIA calls Tensor Cores.
+# > NVIDIA calls Tensor Cores. (On a TPU, the TensorCore is the whole core.)
 # >
 # > **thread block**: what a GPU makes of one step of the grid: a group of threads that run on one SM. Several blocks
 # > share an SM if their registers and memory fit.
@@ -137,9 +144,9 @@ if on_a100:
 
 # %% [markdown]
 # On a TPU, the 512 steps run one after another, and the pipeline copies the next block while a step computes. On the
-# A100, they become 512 thread blocks, which run at the same time as far as there is room, in no order. Nothing copies the
-# next block in advance. A BlockSpec only says where `x_ref` points, and `x_ref[...]` loads from GPU memory. While one
-# thread block waits for its loads, another one on the same SM can compute.
+# A100, they become 512 thread blocks, which run at the same time as far as there is room, in no order. Nothing copies
+# the next block in advance. A BlockSpec only says where `x_ref` points, and `x_ref[...]` loads from GPU memory. While
+# one thread block waits for its loads, another one on the same SM can compute.
 #
 # So what may pass from one step to the next? The kernel below sums the columns of x in an output block that stays, as
 # in lesson 4. **Predict** what the TPU's judges say to it, and what the judges for a GPU say.
@@ -205,7 +212,8 @@ for verdicts in (
 
 # %% [markdown]
 # This kernel is right on both machines, but it has a price on the TPU: its blocks are 128 whole columns of x, so two
-# such blocks must fit into VMEM. On the GPU, the loop loads eight rows at a time, and x may have any number of them.
+# such blocks must fit into VMEM. On the GPU, the loop loads eight rows at a time, so x may have any multiple of eight.
+# There, the price is another one: this grid has two thread blocks, so 106 of the A100's 108 SMs have nothing to do.
 #
 # A second difference is the edge of an array. **Predict** what the judges for a GPU say to blocks of 256 of a vector of
 # 1,000 elements, and to a softmax of rows of 1,000 elements. Both kernels are right on a TPU.
@@ -227,14 +235,14 @@ wide = jax.random.normal(jax.random.key(0), (16, 1000))
 ask(judges.judge_gpu(softmax, jax.nn.softmax, wide, chip="a100")[-1:])
 
 # %% [markdown]
-# The first kernel would read and overwrite whatever lies behind x in the GPU's memory. The second does not compile,
-# because Triton takes only values whose number of elements is a power of two. So three things differ between a body
-# for a TPU and one for Triton:
+# The first kernel would read what lies behind x in the GPU's memory, and overwrite what lies behind the result. The
+# second does not compile, because Triton takes only values whose number of elements is a power of two. So three things
+# differ between a body for a TPU and one for Triton:
 #
 # | | on a TPU | on a GPU, by Triton |
 # |---|---|---|
 # | from step to step | output blocks and scratch stay | nothing stays, and there is no scratch |
-# | past the edge of an array | reads garbage, and drops what is written | reads and overwrites what lies there, so loads and stores need a mask |
+# | past the edge of an array | reads garbage, and drops what is written | reads what lies there, and overwrites what lies behind the result, so loads and stores need a mask |
 # | sizes | blocks of (8, 128), or whole axes | a power of two of elements in every value |
 #
 # The library's ops share a body between both machines where they can, and mask its loads on a GPU
@@ -247,10 +255,14 @@ ask(judges.judge_gpu(softmax, jax.nn.softmax, wide, chip="a100")[-1:])
 # >
 # > **warpgroup**: 128 threads of a block, which in Mosaic GPU run one program together, as if they were one thread.
 #
-# With Mosaic GPU you write for one thread block and see its hardware. There are no BlockSpecs and no pipeline: refs
-# of the arguments stay in GPU memory, and the kernel starts each copy itself and waits for it. The axes of the grid have
-# names, and `lax.axis_index` returns a block's index along one of them. Here is the softmax, with one row for each
-# thread block. (A TMA copy has at most 256 elements along an axis, so a row here has 256.)
+# > **barrier**: a counter in shared memory for which the threads of a block can wait. A TMA copy into shared memory
+# > signals the barrier it was given when it has arrived.
+#
+# With Mosaic GPU you write for one thread block and see its hardware. `plgpu.kernel` takes no BlockSpecs: refs of the
+# arguments stay in GPU memory, and the kernel starts each copy itself and waits for it. (There is a pipeline for those
+# who ask for it, `plgpu.emit_pipeline`.) The axes of the grid have names, and `lax.axis_index` returns a block's index
+# along one of them. Here is the softmax, with one row for each thread block. (By default, a copy into shared memory has
+# at most 256 elements along an axis, so a row here has 256.)
 
 
 # %%
@@ -292,12 +304,11 @@ if on_h100 := for_gpu(softmax_hopper, few, chip="h100"):
     print(f"{on_h100.shared_bytes:,} bytes of shared memory, {on_h100.instructions}")
 
 # %% [markdown]
-# > **barrier**: a counter in shared memory for which the threads of a block can wait. A TMA copy into shared memory
-# > signals the barrier it was given when it has arrived.
+# (Of the shared memory, 2,048 bytes are for the two rows and 2,048 for Mosaic GPU's reductions.)
 #
 # Two waits are new. A copy *in* signals its barrier, like the semaphore of a copy on a TPU. A copy *out* has no
-# barrier, so `wait_smem_to_gmem(0)` waits until no such copy is left. The third line, `commit_smem()`, has no counterpart
-# on a TPU: it makes what the threads have written to shared memory visible to TMA.
+# barrier: `wait_smem_to_gmem(n)` waits until at most n of them are under way. The third line, `commit_smem()`, has no
+# counterpart on a TPU: it makes what the threads have written to shared memory visible to TMA.
 #
 # JAX's GPU simulator also records which accesses to memory are ordered. **Predict** for each of the three lines with a
 # comment: are the values right in the simulator if the line is missing, and which judge refuses the kernel?
@@ -341,9 +352,10 @@ for line in ("barrier_wait", "commit_smem", "wait_smem_to_gmem"):
     print()
 
 # %% [markdown]
-# Without either of the first two lines, the simulator's values are right, because it happens to run each copy at once.
-# A GPU does not, and only the races judge refuses these kernels. Without the third line, a block ends while TMA still
-# reads its shared memory, which then belongs to the next block.
+# The simulator runs each copy at once, so without any of the three lines its values would be right. A GPU does not, and
+# the races judge refuses the first two kernels. In the third, a block would end while TMA still reads its shared
+# memory, which then belongs to the next block. Here the simulator itself stops, because a copy out is still under way
+# when the kernel ends, and the numbers judge reports that.
 #
 # **Which lines have changed, then?** The next cell compares the two bodies, without the comments: lines with a minus
 # are only in the TPU's kernel, and lines with a plus only in the one for a Hopper.
@@ -362,12 +374,12 @@ changed = difflib.ndiff(body(softmax_kernel, "x =", "o_ref[...]"), ours)
 print(*(line for line in changed if line[0] != "?"), sep="\n")
 
 # %% [markdown]
-# The arithmetic stays, except that a block of one row needs no `axis=`. What the BlockSpecs did is now written out:
-# which row, the copy in, the copy out, and who waits for whom. This is the answer to the opening question: on a TPU and
-# by Triton a compiler makes the copies and the waits, and with Mosaic GPU you do. In return you decide how many copies
-# are under way, and which threads start them.
+# The arithmetic stays, except that the kernel sees a row as a vector, so `axis=` goes. What the BlockSpecs did is now
+# written out: which row, the copy in, the copy out, and who waits for whom. This is the answer to the opening question.
+# On a TPU the pipeline copies and waits, by Triton the compiler arranges the loads, and with Mosaic GPU you do both. In
+# return you decide how many copies are under way, and which threads start them.
 #
-# The matrix units of a Hopper also run by themselves, once they have been started.
+# The matrix units of a Hopper also run asynchronously.
 #
 # > **wgmma**: the instruction with which a warpgroup starts a matmul of two blocks in shared memory. The accumulator is
 # > in the registers of its threads.
@@ -385,11 +397,11 @@ def multiplied(x, w):
         plgpu.copy_gmem_to_smem(w_gmem, w_smem, arrived)
         plgpu.barrier_wait(arrived)
 
-        def product(acc_ref):
+        def multiply(acc_ref):
             plgpu.wgmma(acc_ref, x_smem, w_smem)
             return acc_ref[...]
 
-        o = pl.run_scoped(product, plgpu.ACC((m, n), jnp.float32))
+        o = pl.run_scoped(multiply, plgpu.ACC((m, n), jnp.float32))
         o_smem[...] = o.astype(o_smem.dtype)
         plgpu.commit_smem()
         plgpu.copy_smem_to_gmem(o_smem, o_gmem)
@@ -407,24 +419,18 @@ def multiplied(x, w):
     )(x, w)
 
 
-def product(x, w):
+def plain_matmul(x, w):
     return jnp.dot(x, w, preferred_element_type=jnp.float32).astype(x.dtype)
 
 
 keys = jax.random.split(jax.random.key(0))
 x = jax.random.normal(keys[0], (64, 64), jnp.bfloat16)
 w = jax.random.normal(keys[1], (64, 128), jnp.bfloat16)
-ask(judges.judge_gpu(multiplied, product, x, w, chip="h100"))
-large = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((128, 64), (64, 256)))
-if kernel := for_gpu(multiplied, *large, chip="h100"):
-    print(f"\n128 x 256: {kernel.registers} registers of each thread")
-    print(textwrap.fill(f"ptxas: {kernel.remarks[0]}", 94))
+ask(judges.judge_gpu(multiplied, plain_matmul, x, w, chip="h100"))
 
 # %% [markdown]
-# > **ptxas**: NVIDIA's compiler from PTX, the assembly language of its GPUs, to the instructions of one GPU.
-#
-# An accumulator of 128 x 256 values takes 256 registers in each of 128 threads, and a thread has 255 at most. So ptxas
-# makes each wgmma wait for the one before it. The library's matmul gives such a tile to two warpgroups (see *Further*).
+# The accumulator limits a tile: its 64 x 128 values take 64 registers in each of 128 threads, and a thread has 255 at
+# most. *Further* shows what ptxas does with a tile that needs more, and how the library's matmul divides one.
 #
 # The simulator runs wgmma at once, so it cannot see a buffer that is overwritten while wgmma still reads it.
 # Layouts of shared memory are not simulated either ([what the judges cannot see](../docs/gpu.md#judges)).
@@ -436,6 +442,8 @@ if kernel := for_gpu(multiplied, *large, chip="h100"):
 viz.three_engines()
 
 # %% [markdown]
+# Neither the kernel for a TPU nor the one by Triton contains a wait. Their compilers put the waits into the programs.
+#
 # ## SparseCores: rows by index
 #
 # > **embedding**: a table with one row for each token, item or user, of which a model looks up rows.
@@ -444,7 +452,7 @@ viz.three_engines()
 # >
 # > **scatter-add**: an operation that adds each row of an array to the row of a table that an index names.
 #
-# A lookup multiplies nothing, so bytes are all that we can count. The cell below compiles `jnp.take` for the TensorCore
+# A lookup multiplies nothing, so we count bytes. The cell below compiles `jnp.take` for the TensorCore
 # of a v6e. (`mode="clip"` saves XLA a pass over the result, which would set rows with an index outside the table to
 # NaN.) **Predict** how many MB it moves in the second case, where 1,024 rows are taken from a table of 65,536.
 
@@ -476,6 +484,8 @@ for case in ((1 << 20, 65536, 128), (65536, 1024, 128), (1 << 20, 65536, 8)):
 # >
 # > **vector subcore**: one of the 16 parts of a SparseCore, with a memory of its own. A vector subcore computes with
 # > short vectors and starts copies.
+#
+# The next cell counts them for each device. (A tpu7x is two devices.)
 
 # %%
 for name in ("v5e", "v5p", "v6e", "tpu7x"):
@@ -525,9 +535,9 @@ ask(judges.judge_sparse_core(gathered, taken, table, indices))
 
 # %% [markdown]
 # JAX's simulators do not run SparseCores, so the judges evaluate the traced kernel in NumPy, one subcore after another,
-# and count its bytes. The *protocol* judge refuses whatever may go differently on a chip. **Predict** what it says if
-# the work is divided among the 16 subcores of a SparseCore, but not between the two SparseCores (`cores=1`). Are the
-# values right? Does the kernel compile?
+# and count its bytes. The *protocol* judge refuses indices outside an array, copies that nobody waits for, and accesses
+# that nothing orders. **Predict** what it says if the work is divided among the 16 subcores of a SparseCore, but not
+# between the two SparseCores (`cores=1`). Does the kernel compile?
 
 # %% tags=["predict"]
 one_share = functools.partial(gathered, cores=1)
@@ -537,7 +547,8 @@ print("\ncompiles:", report.ok)
 
 # %% [markdown]
 # Both SparseCores do all of the work, so each row is written twice, with the same values. A comparison with `jnp.take`
-# finds nothing wrong, and the compiler accepts the kernel. The judge refuses it because nothing orders the two writes.
+# would find nothing wrong, and the compiler accepts the kernel. The judge refuses it because nothing orders the two
+# writes.
 #
 # The compiler lists what a subcore runs, bundle by bundle. **Look for** the copy that takes a list of rows.
 
@@ -609,12 +620,14 @@ for barriers in ((True, True), (False, True), (True, False)):
 
 # %% [markdown]
 # Without the first barrier, a subcore may add to a stripe that another then sets to zero. Without the second, one may
-# copy its stripe while others still add to it.
+# copy its stripe while others still add to it. One assumption is left: the list of a single copy may hold an index
+# twice, and JAX does not document that both rows are then added. This kernel and the judge assume that they are.
 #
 # ### When does a kernel pay?
 #
-# XLA runs some ops on SparseCores unasked. In its program they have `execution_thread="sparsecore"`. **Predict** which
-# of the chips do so for a gather of rows, and which when 1 is added to many elements of a vector.
+# XLA runs some ops on SparseCores unasked. In its program they have `execution_thread="sparsecore"`. Guess on which
+# chips it does so for a gather of rows, and on which when 1 is added to many elements of a vector. You have no way to
+# know: what counts is that a few lines tell you.
 
 # %% tags=["predict"]
 vector = jax.ShapeDtypeStruct((100_000,), jnp.int32)
@@ -631,7 +644,7 @@ for name, fn, args in (
 
 # %% [markdown]
 # So look at XLA's program before you write a kernel. On a v6e, `jnp.take` stays on the TensorCore. Our kernel moves 4
-# bytes for each index, and each row of 128 columns twice, 512 bytes in and 512 out. In the first case above that is
+# bytes for each index, and each row of 128 columns in and out, 512 bytes each way. In the first case above that is
 # exactly what XLA moves. In the second, the kernel moves 1.1 MB, where XLA moves 32 times as much.
 #
 # What about narrow rows? The next cell compiles the kernel for a table of 16 columns, as it is and with `packed=True`,
@@ -667,19 +680,21 @@ for line in hlo[hlo.index("ENTRY") :].splitlines():
 tpu7x = chips.chip("tpu7x")
 moved = 2 * 512 * 4_194_304
 print(f"the rows in and out: {moved / 1e9:.1f} GB")
-print(f"at the bandwidth of the HBM: {moved / tpu7x.chip_bandwidth * 1e3:.2f} ms")
+print(f"at the HBM bandwidth of one device: {moved / tpu7x.program_bandwidth * 1e3:.2f} ms")
 
 # %% [markdown]
-# Both times are many times as long as these bytes take at full bandwidth. (The published kernel divides its work like
-# ours with `cores=1`, so it moves each row twice, which explains little of it.) So the bandwidth of the HBM explains
-# neither time, nor the factor between them. Bytes are a lower bound, and they tell you which of two layouts is better.
-# Only a chip can tell the rest.
+# The published kernel ran on one device, and divides its work like ours with `cores=1`, so both SparseCores move all of
+# the bytes. Twice the time above is more than half of the 4.05 ms. Bandwidth does not explain the 18.1 ms of the
+# TensorCore. (Compiled today for a tpu7x, the gather in the cell before runs on SparseCores, so XLA's own program may
+# have changed since.) Bytes are a lower bound, and they tell you which of two layouts is better. Only a chip can tell
+# the rest.
 #
 # ## PyTorch
 #
 # A model in PyTorch can call the same kernels. `torch.library` registers a Python function as an operator, and
-# `operator` in `course_lib.frameworks.torch` registers a JAX function: it hands tensors to JAX without copying them,
-# and its gradient is the function's vjp. Take a layer like that of lesson 10, with a kernel for each direction.
+# `operator` in `course_lib.frameworks.torch` registers a JAX function: it hands contiguous tensors to JAX without
+# copying them, and its gradient is the function's vjp. Take a layer like that of lesson 10, with a kernel for each
+# direction.
 
 
 # %%
@@ -775,28 +790,20 @@ for name in ("our kernels", "PyTorch"):
 print("kernels in the v5e's programs:", *run["v5e"])
 
 # %% [markdown]
-# Both layers learn alike, and the two columns differ only in rounding. The program of the backward pass begins with
+# Both layers learn alike: to three decimals the losses are equal. The program of the backward pass begins with
 # the forward kernel, because PyTorch keeps only the arguments between the passes.
 #
 # `torch.compile` and `torch.export` take the operator as one node, and two modules, `FusedLinear` and `FlashAttention`,
 # replace PyTorch's own ([the kernels in PyTorch](../docs/pytorch.md)).
 #
-# **And on a TPU?** PyTorch needs a package for that device. There are two.
-#
-# | | TorchTPU (`torch_tpu`) | PyTorch/XLA (`torch_xla`) |
-# |---|---|---|
-# | state, November 2026 | current: a beta of Google's | last release 2.9.0 of November 2025, for PyTorch 2.9 |
-# | makes an operator of a kernel | `torch.tpu.pallas.jax_op`, experimental | `make_kernel_from_pallas(kernel, output_shape_dtype_fn)`, without a gradient |
-# | before JAX is imported | nothing | `jax_import_guard()`, or JAX locks the TPU and the program hangs |
-# | kernels of its own | | `flash_attention`, `paged_attention`: JAX's, under torch's names |
-# | which JAX | we tried version 0.2.0 beside JAX 0.11.2 | its extra `[pallas]` pins JAX 0.7.1 |
-#
-# `operator(..., tpu=True)` goes through TorchTPU, which we have not run on a TPU. For code that was written for
-# PyTorch/XLA, `course_lib.frameworks.torch_xla` has its names, with the same arguments, on tensors of the CPU.
+# **And on a TPU?** PyTorch needs a package for that device. Google's is TorchTPU (`torch_tpu`), a beta, and
+# `operator(..., tpu=True)` goes through it. We have not run that on a TPU. *Further* has a table for code that was
+# written for its predecessor, PyTorch/XLA.
 #
 # ## The map of engines
 #
-# Pallas is one language with four back ends. **Look for** the calls that lead to each of them, and for the dashed line.
+# Three compilers take Pallas to four kinds of cores. **Look for** the calls that lead to each of them, and for the
+# dashed line.
 
 # %% tags=["folded"]
 BRANCHES = (
@@ -829,12 +836,12 @@ viz.plot_picture(
 # | Pallas for SparseCores | current | the [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) |
 # | Mosaic GPU | current, the successor of Triton | the same |
 # | Triton | deprecated since JAX 0.11, to be removed | the same, and the next cell |
-# | Mosaic GPU through `pl.pallas_call` | gone: it existed up to JAX 0.10 | the next cell |
+# | Mosaic GPU through `pl.pallas_call` | gone since JAX 0.11 | the next cell |
 # | TorchTPU | beta | its page on the package index |
-# | PyTorch/XLA | no release since November 2025 | the same |
+# | PyTorch/XLA | no release since November 2025 | its page on the package index |
 #
-# What JAX itself says is certain for the version that you have. The next cell asks it to lower the softmax for a GPU,
-# and then once more with compiler parameters of Mosaic GPU.
+# What JAX itself says is certain for the version that you have. The next cell lowers a kernel that copies an
+# array for a GPU, and then compiles it with compiler parameters of Mosaic GPU.
 
 
 # %%
@@ -858,7 +865,7 @@ print(compiler.compile_gpu(by_mosaic_gpu, scores, chip="h100").error)
 
 # %% [markdown]
 # The next widget says what each engine can do, why, and how we know. **Tick what your own workload needs:** which
-# engines have it all?
+# engines have it all? (A lookup with a gradient, say, needs a gather, an add to memory and a derivative.)
 
 # %%
 viz.capability_matrix()
@@ -871,8 +878,8 @@ viz.capability_matrix()
 # - *Carries over*: bytes first; blocks that fit the small memory; copies that overlap with work; online softmax; masks at
 #   edges; values from a reference, and judges for what values do not show.
 # - *Does not*: an accumulator over grid steps, scratch that stays, the order of steps, block sizes, layouts, and every
-#   figure of speed. A v5e has one large core and no cache. A GPU has many small cores and an L2 cache, so the order in
-#   which its blocks run changes its traffic.
+#   figure of speed. On a v5e, one large core fetches blocks in the order of the grid. A GPU has many small cores and
+#   a cache that they share, so what a block finds there depends on which blocks run beside it.
 #
 # ## Five questions
 #
@@ -883,8 +890,8 @@ viz.capability_matrix()
 # loop in the body.</details>
 #
 # <details><summary>2. In a Hopper kernel the values of every simulated run are right. Why is that not enough?</summary>
-# A missing <code>commit_smem</code> does not show in the simulator's values, only as a race. And the simulator never
-# shows a buffer that is overwritten while wgmma still reads it.</details>
+# A missing <code>barrier_wait</code> or <code>commit_smem</code> does not show in the simulator's values, only as a race.
+# And the simulator never shows a buffer that is overwritten while wgmma still reads it.</details>
 #
 # <details><summary>3. Two SparseCores write the same rows with the same values. Is the kernel right?</summary> Its result
 # is, but it does all of the work twice, and nothing orders the writes. If one of them ever wrote something else, the
@@ -895,8 +902,8 @@ viz.capability_matrix()
 # result after it. Only a table that stays packed, or padded, between the calls avoids the first.</details>
 #
 # <details><summary>5. Which engine would you learn next for an H100, and which for an A100?</summary> Mosaic GPU for the
-# H100. On an A100 Triton is what Pallas has today, but it is deprecated, so keep its kernels few and near to those of
-# the TPU.</details>
+# H100. On an A100 Triton is what Pallas has today, but it is deprecated. Keep its kernels few and near to those of the
+# TPU, leave the rest to XLA, or call Triton itself through jax_triton, as JAX's warning suggests.</details>
 
 # %% [markdown]
 # ## Now you
@@ -912,9 +919,17 @@ viz.capability_matrix()
 # The library's matmul for a Hopper uses 132 thread blocks, one for each SM, with three warpgroups each. One of them
 # only copies, into a ring of four buffers, and two multiply. Two barriers for each buffer say when it is full and when
 # it is empty again, as the two semaphores of a ring of chips do (lesson 16). [GPUs](../docs/gpu.md#one-op-three-kernels)
-# compares it line by line with the kernel for a TPU and the one by Triton. What does ptxas make of the last two?
+# compares it line by line with the kernel for a TPU and the one by Triton.
+#
+# Why two that multiply? The next cell compiles `multiplied` for a tile of 128 x 256, and then the library's kernels for
+# both GPUs.
 
 # %%
+large = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((128, 64), (64, 256)))
+if kernel := for_gpu(multiplied, *large, chip="h100"):
+    print(f"one warpgroup: {kernel.registers} registers")
+    print(textwrap.fill(f"ptxas: {kernel.remarks[0]}", 94), end="\n\n")
+
 from course_lib.kernels import launch, matmul
 
 square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
@@ -928,8 +943,11 @@ for chip in ("a100", "h100"):
         )
 
 # %% [markdown]
-# Both multiply tiles of 128 rows, the one by `mma` from registers, the other by `wgmma` from shared memory, which its
-# ring nearly fills. Neither count says which is faster.
+# An accumulator of 128 x 256 values takes 256 registers in each thread of one warpgroup, more than a thread has, so
+# ptxas makes each wgmma wait for the one before it. In the library's kernel each of two warpgroups has half of the
+# tile. Both kernels multiply tiles of 128 rows, the one by `mma` from registers, the other by `wgmma` from shared
+# memory, which its ring and two buffers for the result nearly fill. Neither count says which is faster. For the H100,
+# the [results](../docs/results.md#measured-on-gpus) do.
 #
 # ### Counting, an element at a time
 #
@@ -981,14 +999,27 @@ for bundle in compiler.sparse_core_listing(counted, values).find("vst.idx.add")[
     print(*(i for i in bundle.instructions if "vst.idx.add" in i))
 
 # %% [markdown]
+# ### Code written for PyTorch/XLA
+#
+# PyTorch/XLA was the first package to bring PyTorch onto TPUs. This is how the two compare.
+#
+# | | TorchTPU (`torch_tpu`) | PyTorch/XLA (`torch_xla`) |
+# |---|---|---|
+# | state, November 2026 | current: a beta of Google's | last release 2.9.0 of November 2025, for PyTorch 2.9 |
+# | makes an operator of a kernel | `torch.tpu.pallas.jax_op`, experimental | `make_kernel_from_pallas(kernel, output_shape_dtype_fn)`, without a gradient |
+# | before JAX is imported | nothing | `jax_import_guard()`, or JAX locks the TPU and the program hangs |
+# | kernels of its own | | `flash_attention`, `paged_attention`: JAX's, under torch's names |
+# | which JAX | we tried version 0.2.0 beside JAX 0.11.2 | its extra `[pallas]` pins JAX 0.7.1 |
+#
+# `course_lib.frameworks.torch_xla` has the names of PyTorch/XLA, with the same arguments, for tensors on a CPU.
+#
 # ### Reading a GPU's program
 #
 # NVIDIA documents the instructions that you saw in the opening in its [PTX ISA
 # reference](https://docs.nvidia.com/cuda/parallel-thread-execution/), and the instructions that ptxas makes of them,
-# called SASS, as a list in [CUDA Binary
-# Utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/). For a TPU no such reference is public; lesson 2 reads
-# its bundles by experiment. The limits of an SM stand in the [CUDA C++ Programming
-# Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/).
+# called SASS, as a list in [CUDA Binary Utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/). For a TPU no
+# such reference is public; lesson 2 reads its bundles by experiment. The limits of an SM stand in the [CUDA C++
+# Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/).
 #
 # ### `ref.at`
 #
