@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 import jax
+from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import pjit as _pjit
@@ -37,6 +38,14 @@ def interpret_params(**fields) -> pltpu.InterpretParams:
     """
     known = {name: value for name, value in ({"on_race": "warn"} | fields).items() if name in _INTERPRET_FIELDS}
     return pltpu.InterpretParams(**known)
+
+
+def interpret_mode():
+    """Return the mode that ``pltpu.set_tpu_interpret_mode`` or ``force_tpu_interpret_mode`` has set; None if neither.
+
+    A kernel that is traced now gets it, but one in a jaxpr keeps the mode it was traced in.
+    """
+    return _config.pallas_tpu_interpret_mode_context_manager.value
 
 
 def races_found() -> bool:

@@ -11,7 +11,7 @@ from unittest import mock
 import jupytext
 import nbformat
 
-from course_lib import errors
+from course_lib import checks, errors
 from course_lib.checks.exercise import lesson
 from course_lib.checks.kinds import several
 
@@ -121,3 +121,34 @@ def as_a_learner() -> mock._patch:
     """While this lasts a verdict is printed and not raised: nobody grades, and pytest does not compare outputs."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     return mock.patch.dict(os.environ, kept, clear=True)
+
+
+def span(stem, id):
+    """Where the first cell of exercise ``id`` is among the code cells, and where its check is."""
+    cells = [cell.metadata for cell in code_cells("solutions/src", stem)]
+    of_this = re.compile(rf"{re.escape(id)}(-.*)?")  # given="01.2", or "01.2-look" where it has several
+    first = next(n for n, cell in enumerate(cells) if of_this.fullmatch(cell.get("given") or cell.get("answer") or ""))
+    return first, next(n for n, cell in enumerate(cells) if cell.get("check") == id)
+
+
+@functools.cache
+def names_before(stem, end):
+    """What the cells before number ``end``, the first of an exercise, define with our answers; checks are left out."""
+    cells = code_cells("solutions/src", stem)
+    firsts = {span(stem, cell.metadata["check"])[0] for cell in cells if "check" in cell.metadata}
+    begin = max((first for first in firsts if first < end), default=0)
+    names = dict(names_before(stem, begin)) if begin else {"checks": checks}
+    for cell in cells[begin:end]:
+        if cell.source.strip() != "# FIRST CELL" and "check" not in cell.metadata:
+            exec(cell.source, names)
+    return names
+
+
+def our_answer(task):
+    """What our own answer to an exercise defines, run after the cells that it needs."""
+    stem = stem_of(task)
+    cells, (first, check) = code_cells("solutions/src", stem), span(stem, task.id)
+    names = dict(names_before(stem, first))
+    for cell in cells[first:check]:
+        exec(cell.source, names)
+    return names[task.judged or task.defines]

@@ -25,7 +25,7 @@ VERBS = """
     make map mark match measure merge move multiply
     name normalize note number
     open order
-    pack pad parse partition pass permute pick place plan plot predict prefetch prepare pretend print produce
+    pack pad parse partition pass permute pick place plan plant plot predict prefetch prepare pretend print produce
     project protect prove provide put
     quantize quote
     raise read rebuild record reduce refuse register reject release remember remove rename render

@@ -5,7 +5,6 @@ has one; the others are a sweep. That our own answers pass is seen where the sol
 """
 
 import collections
-import functools
 import math
 import re
 
@@ -14,7 +13,7 @@ import nbformat
 import pytest
 from conftest import needs_libtpu, pinned
 from jax.experimental.pallas import tpu as pltpu
-from lesson_files import LESSONS, ROOT, TASKS, as_a_learner, code_cells, edited, mutants, stem_of
+from lesson_files import LESSONS, ROOT, TASKS, as_a_learner, code_cells, edited, mutants, names_before, span, stem_of
 
 from course_lib import checks
 from course_lib.checks.kinds import JUDGED
@@ -71,27 +70,6 @@ def verdict(stem, id, answer):
         for cell in cells[first:check]:
             exec(answer if cell.metadata.get("answer") == id else cell.source, names)
         return eval(cells[check].source, names)
-
-
-def span(stem, id):
-    """Where the first cell of exercise ``id`` is among the code cells, and where its check is."""
-    cells = [cell.metadata for cell in code_cells("solutions/src", stem)]
-    of_this = re.compile(rf"{re.escape(id)}(-.*)?")  # given="01.2", or "01.2-look" where it has several
-    first = next(n for n, cell in enumerate(cells) if of_this.fullmatch(cell.get("given") or cell.get("answer") or ""))
-    return first, next(n for n, cell in enumerate(cells) if cell.get("check") == id)
-
-
-@functools.cache
-def names_before(stem, end):
-    """What the cells before number ``end``, the first of an exercise, define with our answers; checks are left out."""
-    cells = code_cells("solutions/src", stem)
-    firsts = {span(stem, cell.metadata["check"])[0] for cell in cells if "check" in cell.metadata}
-    begin = max((first for first in firsts if first < end), default=0)
-    names = dict(names_before(stem, begin)) if begin else {"checks": checks}
-    for cell in cells[begin:end]:
-        if cell.source.strip() != "# FIRST CELL" and "check" not in cell.metadata:
-            exec(cell.source, names)
-    return names
 
 
 @pytest.mark.parametrize("stem, cell", MUTANTS)

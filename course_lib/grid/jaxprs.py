@@ -74,6 +74,13 @@ def map_inside(eqn, change: Callable):
     return eqn.replace(params={name: changed(value) for name, value in eqn.params.items()})
 
 
+def with_equations(jaxpr, eqns: list):
+    """Return ``jaxpr`` with other equations; it may be a closed one."""
+    if getattr(jaxpr, "jaxpr", jaxpr) is jaxpr:
+        return jaxpr.replace(eqns=eqns)
+    return jaxpr.replace(jaxpr=jaxpr.jaxpr.replace(eqns=eqns))
+
+
 def called(eqn):
     """Return the jaxpr that a call-like equation (jit, custom_vjp ...) enters with its own inputs, or None."""
     return next((eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params), None)

@@ -1,6 +1,6 @@
 """A kernel call with its "parallel" axes in front, where JAX's simulator wants them: it shares those between cores."""
 
-from course_lib.grid.jaxprs import map_inside
+from course_lib.grid.jaxprs import map_inside, with_equations
 
 _ASKS_FOR_AN_AXIS = ("program_id", "num_programs")
 
@@ -42,6 +42,4 @@ def _renumbered(jaxpr, places: list[int]):
         if eqn.primitive.name in _ASKS_FOR_AN_AXIS:
             eqn = eqn.replace(params=eqn.params | {"axis": places[eqn.params["axis"]]})
         eqns.append(map_inside(eqn, lambda body: _renumbered(body, places)))
-    if hasattr(jaxpr, "jaxpr"):
-        return jaxpr.replace(jaxpr=jaxpr.jaxpr.replace(eqns=eqns))
-    return jaxpr.replace(eqns=eqns)
+    return with_equations(jaxpr, eqns)

@@ -1,0 +1,52 @@
+"""A function with a mistake in one of its kernels, to be called in the place of the function itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.core
+import jax.numpy as jnp
+
+from course_lib import chips, compat, grid
+from course_lib.checks.planting.catalogue import with_mistake
+from course_lib.checks.planting.mistake import Place
+from course_lib.judges.running.interpreted import Traced
+from course_lib.judges.trial import arrays
+
+
+def stand_in(fn: Callable, place: Place | None, chip: str = "v5e") -> Callable:
+    """Return a function that does what ``fn`` does, with the mistake at ``place``; None: without one.
+
+    It takes arrays and numbers, and keyword arguments that are no arrays. It runs in the TPU simulator, also where it
+    is called within ``jax.jit``, and is traced for ``chip`` where a judge traces it. It cannot be differentiated.
+    Raises ValueError for an argument that is no array, and what ``fn`` and the simulator raise.
+    """
+    known: dict[str, Traced] = {}
+
+    def standing_in(*args, **settings):
+        args = arrays(args)
+        types = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), args)
+        key = f"{types} {sorted(settings.items())}"
+        if key not in known:
+            jaxpr, result = grid.trace_with_result(lambda *a: fn(*a, **settings), *types, chip=chip)
+            known[key] = Traced(planted(jaxpr, place), result)
+        results = _run(known[key], args)
+        return jax.tree.unflatten(jax.tree.structure(known[key].result), results)
+
+    standing_in.__name__ = standing_in.__qualname__ = getattr(fn, "__name__", "function")
+    return standing_in
+
+
+def planted(jaxpr, place: Place | None):
+    """Return a traced function with a mistake; as it is if ``place`` is None, or if it has no such place."""
+    return jaxpr if place is None else with_mistake(jaxpr, place) or jaxpr
+
+
+def _run(traced: Traced, args: tuple) -> list:
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+        mode = compat.interpret_mode()
+        if mode is None and not chips.on_a_tpu():
+            mode = compat.interpret_params()
+        return grid.run(traced.jaxpr, mode or False, *args)
+    return list(map(jnp.asarray, traced.run(compat.interpret_params(random_seed=0), args)))
