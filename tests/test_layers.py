@@ -39,6 +39,7 @@ SHOWS_ITSELF = {  # as a picture, in a notebook
     "course_lib/judges/block_map.py",
     "course_lib/checks/course.py",
     "course_lib/checks/panel.py",
+    "course_lib/checks/stages/pages.py",
 }
 FILES = sorted((ROOT / "course_lib").rglob("*.py"))
 

@@ -1,10 +1,15 @@
-"""Checks of the exercises: ``check("01.1", answer)`` judges one, ``hint`` and ``solution`` help, ``progress`` shows."""
+"""Checks of the exercises: ``check("01.1", answer)`` judges one, ``hint`` and ``solution`` help, ``progress`` shows.
+
+A project has stages besides: ``predict``, ``planted`` and ``tuned``, and then ``report``.
+"""
 
 from course_lib.checks.checking import assess, check, report
 from course_lib.checks.course import course_map
+from course_lib.checks.golf_scores import golf
 from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
 from course_lib.checks.panel import progress
+from course_lib.checks.projects import planted, predict, tuned
 from course_lib.checks.quantity import parse
 from course_lib.checks.record import rehearsal
 from course_lib.checks.result import NotPassed, Result
@@ -16,12 +21,16 @@ __all__ = [
     "check",
     "course_map",
     "doctor",
+    "golf",
     "hint",
     "listing",
     "parse",
+    "planted",
+    "predict",
     "progress",
     "rehearsal",
     "report",
     "solution",
     "start",
+    "tuned",
 ]

@@ -9,6 +9,7 @@ from course_lib.checks.help import next_hint
 from course_lib.checks.kinds import ASKS, RESULTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
 from course_lib.checks.result import NOT_ATTEMPTED, NOT_YET, NotPassed, Result, not_yet, on_a_screen
+from course_lib.checks.stages import pages
 
 INTERRUPTED = "interrupted"  # an outcome that is neither recorded nor kept for report()
 _last: dict[str, Result] = {}  # the last verdict on each exercise in this process, for report()
@@ -38,7 +39,7 @@ def check(id: str, answer: object = None) -> Result:
     wrong_for_nbval = verdict.outcome == NOT_YET and environment.under_nbval() and not record.rehearsing()
     if wrong_for_nbval or (environment.under_a_grader() and not verdict.passed):
         raise NotPassed(_with_map(verdict))
-    _show(verdict)
+    show(verdict)
     return verdict
 
 
@@ -76,9 +77,14 @@ def assess(id: str, answer: str) -> None:
     print(f'{id}: recorded as "{word}". Run its check again.')
 
 
-def report(id: str) -> compiler.Report | None:
-    """Return the compiler's report on the last answer checked for exercise ``id``; if there is none, print why."""
+def report(id: str) -> compiler.Report | pages.Pages | None:
+    """Return the compiler's report on the last answer checked for exercise ``id``; if there is none, print why.
+
+    Of a project, return its two pages, made from your record, and save them beside it.
+    """
     task, last = exercise(id), _last.get(id)
+    if task.project is not None:
+        return pages.saved(task)
     if last is None or last.outcome == NOT_ATTEMPTED:
         why = "There is one after an answer of yours has been checked in this kernel."
     elif last.report is not None:
@@ -100,7 +106,7 @@ def _with_map(verdict: Result) -> str:
     return str(dataclasses.replace(verdict, message=f"{verdict.message}\n{verdict.blocks}"))
 
 
-def _show(verdict: Result) -> None:
+def show(verdict: Result) -> None:
     """Show the verdict with the map of blocks, if any: as a card and a picture in a notebook, as text elsewhere."""
     if not environment.in_a_notebook():
         print(on_a_screen(verdict, "" if verdict.blocks is None else str(verdict.blocks)))

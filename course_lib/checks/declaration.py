@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from course_lib import judges, text
 from course_lib.checks import inputs
 from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
-from course_lib.checks.kinds.golf import NANOSECONDS, Golf
+from course_lib.checks.kinds.golf import BYTES, NANOSECONDS, Golf
+from course_lib.checks.kinds.project import Project
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -48,8 +49,12 @@ def _judged(task: Exercise) -> str:
         return "slips has one whose output is a name; only gradients have names, an output has a number, from 0."
     if task.asks is not None:
         return f"asks is for {', '.join(ASKS)}; its kind is {task.kind}."
-    if (task.kind == "golf") != isinstance(task.golf, Golf):
-        return f"golf is {task.golf!r:.60}; for the kind golf, and for no other, it is a Golf: a unit and par."
+    if (task.kind in ("golf", "project")) != isinstance(task.golf, Golf):
+        return f"golf is {task.golf!r:.60}; for golf and projects, and for no other kind, it is a Golf: a unit and par."
+    if (task.kind == "project") != isinstance(task.project, Project):
+        return f"project is {task.project!r:.60}; for the kind project, and for no other, it is a Project."
+    if task.project is not None and (complaint := _priced(task)):
+        return complaint
     if task.listing:
         return "listing is for the kinds that ask; put the code of this one into its notebook."
     if task.mesh is not None and (complaint := _on_many_chips(task)):
@@ -61,6 +66,19 @@ def _judged(task: Exercise) -> str:
     if not task.judges or not task.chips:
         return "judges and chips may not be empty."
     return _runnable(task)
+
+
+def _priced(task: Exercise) -> str:
+    """Return what is wrong with what a project says of its scored arguments; "" if nothing is."""
+    if task.golf.at is None and task.mesh is None:
+        return "golf has no at; a project is scored for large arguments, which at returns."
+    if task.golf.unit == BYTES:
+        return (
+            "golf counts bytes; a project is scored in cycles, or on several chips in ns, because it predicts a time."
+        )
+    if task.mesh is not None and task.project.planted:
+        return "planted is for kernels on one chip; with a mesh it is 0."
+    return ""
 
 
 def _on_many_chips(task: Exercise) -> str:
@@ -136,8 +154,8 @@ def _typed(task: Exercise) -> str:
 def _asked(task: Exercise) -> str:
     if task.gradient is not None or task.slips:
         return "gradient and slips are for kernels, of the kinds write, configure, repair and golf."
-    if task.golf is not None:
-        return "golf is for kernels, of the kind golf."
+    if task.golf is not None or task.project is not None:
+        return "golf and project are for kernels, of the kinds golf and project."
     if not isinstance(task.asks, ASKS[task.kind]):
         return f"asks is {type(task.asks).__name__}; for the kind {task.kind} it is a {ASKS[task.kind].__name__}."
     why = getattr(task.asks, "why", "")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.checks.kinds.golf import Golf
+from course_lib.checks.kinds.project import Project
 from course_lib.judges import JUDGES, Budget, Gradient, Mesh, Probe, Slip
 
 
@@ -16,7 +17,7 @@ from course_lib.judges import JUDGES, Budget, Gradient, Mesh, Probe, Slip
 class Exercise:
     """One exercise; docs/exercises.md describes every field. A declaration that contradicts itself raises ValueError.
 
-    Kinds "write", "configure", "repair" and "golf" are judged. ``inputs`` and ``sizes``, or ``cases``, make the
+    Kinds "write", "configure", "repair", "golf", "project" are judged. ``inputs`` and ``sizes``, or ``cases``, make the
     arguments: concrete arrays, the same at every call, of which the first set goes to every judge. ``build`` turns what
     the learner defined into the function that is judged. ``also`` holds demands beyond the judges': each takes what the
     learner defined and returns None or (what is wrong, what to try). The other kinds state their question in ``asks``.
@@ -44,7 +45,8 @@ class Exercise:
     also: tuple[Callable, ...] = ()
     also_at: Callable[[], list[tuple]] | None = None  # the arguments that ``also`` looks at: their numbers count too
     achieved: str | Callable = ""  # what a pass shows beyond the judges; or a function of what the learner defined
-    golf: Golf | None = None  # the unit of the score, and par
+    golf: Golf | None = None  # the unit of the score, and par; of a project, too
+    project: Project | None = None  # the work, the bytes and the rival of the scored arguments
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong values
     slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong values
     gradient: Gradient | None = None  # judged too, once the function itself is right

@@ -33,6 +33,7 @@ class Entry:
     hints: int = 0
     assessed: str = ""
     best: int = 0  # the best score of golf; 0 if there is none
+    log: list = dataclasses.field(default_factory=list)  # of a project, as stages.log writes it
 
 
 _memory: dict[str, Entry] = {}  # the record, when nothing is written to a file
@@ -79,6 +80,11 @@ def hinted(id: str, number: int) -> None:
 def assessed(id: str, assessment: str) -> None:
     """Record what the learner thinks of an explanation."""
     _note(id, lambda old: dataclasses.replace(old, assessed=assessment))
+
+
+def logged(id: str, grown: Callable[[list], list]) -> None:
+    """Replace the log of a project by ``grown(log)``."""
+    _note(id, lambda old: dataclasses.replace(old, log=grown(old.log)))
 
 
 @contextlib.contextmanager
@@ -167,7 +173,7 @@ def _entry(fields: object) -> Entry:
 
 def _write(known: dict[str, Entry]) -> None:
     """Replace the file atomically, so that no one ever reads half of it. Raise OSError."""
-    exercises = {id: dataclasses.asdict(known[id]) for id in sorted(known)}
+    exercises = {id: _written(known[id]) for id in sorted(known)}
     handle, name = tempfile.mkstemp(prefix=".course_progress-", dir=path().parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
@@ -177,6 +183,11 @@ def _write(known: dict[str, Entry]) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _written(entry: Entry) -> dict:
+    """Return an entry as it is written; only projects have a log."""
+    return {name: value for name, value in dataclasses.asdict(entry).items() if name != "log" or value}
 
 
 def _give_up(error: OSError, known: dict[str, Entry]) -> None:

@@ -77,34 +77,40 @@ class NotCounted(Exception):
 
 def result(task: Exercise, defined: object) -> Result:
     """Pass if the judges agree and the score is at par or below."""
+    return scored(task, defined)[0]
+
+
+def scored(task: Exercise, defined: object) -> tuple[Result, compiler.Report | None]:
+    """Return the result, and the compiler's report on the arguments that are scored, if it counted the score."""
     said = kernel.result(task, defined)
     if not said.passed:
-        return said
+        return said, None
     of_cycles = task.golf.at and task.golf.unit == CYCLES
     if of_cycles and (refusal := asking.refused_at(task, task.build(defined), task.golf.at(), "that is scored")):
-        return dataclasses.replace(refusal, report=said.report)
+        return dataclasses.replace(refusal, report=said.report), None
     try:
-        report = _scored(task, defined) if of_cycles else said.report
+        report = _compiled(task, defined) if of_cycles else said.report
         value = score(task, defined, report)
     except compiler.Unavailable as error:  # the score is unknown here: not passed, but nothing is wrong with the answer
         why = f"The judges agree. The TPU's compiler predicts the cycles, and this machine does not have it. {error}"
-        return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
+        next = "check it on a machine that has the compiler: Linux on Intel or AMD."
+        return not_yet(task.id, SKIPPED, why, next), None
     except NotCounted as error:
-        return not_yet(task.id, NO_SCORE, str(error), error.next, report=said.report)
+        return not_yet(task.id, NO_SCORE, str(error), error.next, report=said.report), None
     if value > task.golf.par:
         what, next = _above_par(task, defined, value, report)
-        return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
+        return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report), report
     skipped = said.headline.rstrip(".").partition("; skipped: ")[2]
-    return dataclasses.replace(said, headline=headline(task, value, skipped), score=value)
+    return dataclasses.replace(said, headline=headline(task, value, skipped), score=value), report
 
 
-def _scored(task: Exercise, defined: object) -> compiler.Report:
+def _compiled(task: Exercise, defined: object) -> compiler.Report:
     """Return the compiler's report on the scored arguments; large ones get a longer time limit."""
     patience = _PATIENCE_S if task.golf.at else None
-    return compiler.compile_tpu(task.build(defined), *_scored_at(task), chip=task.chips[0], time_limit_s=patience)
+    return compiler.compile_tpu(task.build(defined), *scored_at(task), chip=task.chips[0], time_limit_s=patience)
 
 
-def _scored_at(task: Exercise) -> tuple:
+def scored_at(task: Exercise) -> tuple:
     """Return the arguments that are scored."""
     return task.golf.at() if task.golf.at else task.arguments()[0]
 
@@ -119,7 +125,7 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     if task.golf.unit == NANOSECONDS:
         return round(many_chips.scheduled(task, fn).seconds * 1e9)
     if task.golf.unit == CYCLES:
-        report = report or _scored(task, defined)
+        report = report or _compiled(task, defined)
         if report.cycles is None and (stopped := _stopped(report)):
             why = f"It took too long to compile, because one step is too long a program. {stopped}"
             raise NotCounted(why, "make the blocks smaller. If the machine is busy with other things, check once more.")
@@ -158,7 +164,7 @@ def _stopped(report: compiler.Report) -> str:
 
 def least(task: Exercise) -> int:
     """Return the bytes moved if each array of the scored arguments, and the result, moves once; lists unpadded."""
-    case = _scored_at(task)
+    case = scored_at(task)
     arrays = jax.tree.leaves((case, jax.eval_shape(task.reference, *case)))
     return sum(4 * array.size if _may_be_prefetched(array) else cost.stored_bytes(array) for array in arrays)
 
@@ -281,7 +287,7 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
 def _steps(task: Exercise, defined: object) -> int | None:
     """Return the grid steps of an answer that is one kernel with all arrays in blocks; None for any other."""
     try:
-        (call,) = grid.walk(task.build(defined), *_scored_at(task)).calls
+        (call,) = grid.walk(task.build(defined), *scored_at(task)).calls
     except (ValueError, grid.UnreadableCall):  # no kernel, or several
         return None
     return call.steps if all(each.pipelined for each in (*call.inputs, *call.outputs)) else None

@@ -29,15 +29,25 @@ class Grader:
         for _ in range(jobs):
             self._judges.put(Judge(seed, verdicts))
 
-    def rows(self, course: CourseNotebook, submitted: dict[str, list[str]], cell_timeout: float) -> list[Row]:
-        """Return the rows of one notebook, in the form that ``grade`` expects."""
+    def rows(
+        self,
+        course: CourseNotebook,
+        submitted: dict[str, list[str]],
+        cell_timeout: float,
+        only: frozenset[str] | None = None,
+    ) -> list[Row]:
+        """Return the rows of one notebook, in the form that ``grade`` expects.
+
+        All answers run, but only the exercises in ``only`` are judged and have a row; None: all.
+        """
         given = {task.answer: submitted.get(task.answer) for task in course.tasks}
         answers = {name: "\n\n".join(sources) for name, sources in given.items() if sources}
         with self._judge() as judge:
-            marking = Marking(course, answers, judge, self.boxes, cell_timeout)
+            marking = Marking(course, answers, judge, self.boxes, cell_timeout, only)
             ran = marking.marked()
         errors = {id: _LOST[how].format(seconds=cell_timeout) for id, how in marking.lost.items()}
-        return rows(course, submitted, ran, errors)
+        found = rows(course, submitted, ran, errors)
+        return found if only is None else [row for row in found if row.id in only]
 
     @contextlib.contextmanager
     def _judge(self) -> Iterator[Judge]:

@@ -22,6 +22,8 @@ def task(public: Exercise, seed: int) -> Exercise:
         return dataclasses.replace(public, asks=_numbers(public.asks, rng))
     if public.reference is None or public.asks is not None:
         return public
+    if public.project is not None:
+        public = dataclasses.replace(public, project=dataclasses.replace(public.project, seed=seed))
     if public.golf is not None and public.golf.at is not None:
         at = public.golf.at
         golf = dataclasses.replace(public.golf, at=lambda: _permuted(at(), np.random.default_rng(seed)))

@@ -46,11 +46,13 @@ def judged(task, ask) -> list:
     from course_lib.checks import record
     from course_lib.checks.kinds import RESULTS
     from course_lib.checks.result import NOT_YET
+    from course_lib.checks.stages import whole
     from course_lib.grading.box.standin import Answers
 
     answers = Answers(ask, task.chips[0], task.mesh.sizes if task.mesh else None)
     try:
         defined, assessed = answers.defined(task.judged or task.defines, task.defines)
+        parts = [answers.beside(name) for name in whole.names_of(task)] if task.project else []
     except NameError as error:
         return [f"NameError: {error}", "error", ""]
     except Exception as error:
@@ -59,7 +61,7 @@ def judged(task, ask) -> list:
         with record.rehearsal():
             if task.id in assessed:
                 record.assessed(task.id, assessed[task.id])
-            verdict = RESULTS[task.kind](task, defined)
+            verdict = whole.result(task, defined, *parts) if parts else RESULTS[task.kind](task, defined)
     except Exception as error:  # from our own code: whatever the box sent, the next notebook is judged too
         return _unread(task, error)
     finally:

@@ -30,12 +30,22 @@ class Answers:
 
     def defined(self, name: str, defines: str) -> tuple[object, dict[str, str]]:
         """Return what the cells call ``name``, with stand-ins where needed, and how explanations were assessed."""
-        tag, *parts = items(self.ask(["what", name, defines]))
-        if tag == "missing":
-            raise NameError(f"The name {name} is not defined.")
-        node, assessed = items(self._or_raised([tag, *parts], "value"), 2)
+        node, assessed = self._asked_for("what", name, defines)
         said = [items(pair, 2) for pair in items(assessed)]
         return self.value(node), {str(id): str(word) for id, word in said}
+
+    def beside(self, name: str) -> object:
+        """Return what else the answer calls ``name``; None if it does not."""
+        try:
+            return self.value(self._asked_for("also", name, name)[0])
+        except NameError:
+            return None
+
+    def _asked_for(self, how: str, name: str, defines: str) -> list:
+        tag, *parts = items(self.ask([how, name, defines]))
+        if tag == "missing":
+            raise NameError(f"The name {name} is not defined.")
+        return items(self._or_raised([tag, *parts], "value"), 2)
 
     def value(self, node: object) -> object:
         return values.read(node, self._other)
