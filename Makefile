@@ -11,8 +11,8 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build grade gradescope lesson bench bench-judges bench-model op-costs \
-	zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build grade leaderboard gradescope lesson bench bench-judges bench-model \
+	op-costs zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -71,6 +71,11 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	$(if $(NB),,$(error Which notebook? Say: make grade NB=path/to/notebook.ipynb))
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
+
+leaderboard:  ## the best scores of a class on one page: make leaderboard FOLDER=handed_in (docs/grading.md)
+	$(if $(FOLDER),,$(error Which folder? Say: make leaderboard FOLDER=path/to/notebooks))
+	@$(SETUP) learner $(LANE)
+	@$(PY) -m course_lib.grading.leaderboard "$(FOLDER)" $(ARGS)
 
 gradescope:  ## the autograder of a lesson for Gradescope: make gradescope LESSON=07
 	$(if $(LESSON),,$(error Which lesson? Say: make gradescope LESSON=07))
