@@ -24,10 +24,13 @@ _FAMILIES = (
     stores.forgetting,
     masks.not_applied,
     loops.wrong_axis,
+    values.without_sign,
+    values.without_operand,
     values.unlimited,
     values.shifted,
     masks.ties,
     stores.rounding,
+    values.rounded_products,
     values.without_factor,
 )
 # The kinds, in the same order; a family may find two.
@@ -47,10 +50,14 @@ KINDS = (
     "forgetting",
     "mask left out",
     "axis",
+    "sign",
+    "input factor",
+    "input term",
     "limit",
     "neighbour",
     "ties",
     "rounding",
+    "rounded matmul",
     "factor",
 )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from course_lib.grid.jaxprs import called, inside, is_variable, while_parts
 
-STORES = ("swap", "addupdate")
+MOST_ALIKE = 32
 _SAME = ("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "expand_dims", "copy", "reduce_precision")
 _SCOPED = "run_scoped"
 _LOOPS = ("scan", _SCOPED)  # whose parameter is called like that of a call
@@ -57,6 +57,13 @@ class Kernel:
         return frozenset(self._names.values()) - operands
 
     @functools.cached_property
+    def inputs(self) -> frozenset[str]:
+        """The names of the refs of the inputs."""
+        mapping = self.params["grid_mapping"]
+        first = mapping.num_index_operands
+        return frozenset(self._names[v] for v in self.body.invars[first : first + mapping.num_inputs])
+
+    @functools.cached_property
     def read(self) -> dict[str, int]:
         """How many equations read each ref."""
         found: dict[str, int] = {}
@@ -71,8 +78,13 @@ class Kernel:
         return variable in self._taken
 
     def named(self, *operations: str) -> Iterator[Site]:
-        """Yield the equations of the body that are one of ``operations``, in program order."""
-        return (site for site in self.sites if site.eqn.primitive.name in operations)
+        """Yield equations of the body that are one of ``operations``, in program order.
+
+        Of a body that is unrolled into very many, some stand for all: they are alike, and each costs a look at what it
+        is computed from.
+        """
+        found = [site for site in self.sites if site.eqn.primitive.name in operations]
+        return iter(found if len(found) <= MOST_ALIKE else spread(found, MOST_ALIKE))
 
     def ref(self, atom) -> str:
         """Return the name of the ref that an atom stands for; "" for one that is no ref of this kernel."""
@@ -184,6 +196,11 @@ class Kernel:
         for variable, again in zip(body.invars[consts : consts + carry], body.outvars[:carry], strict=False):
             if again is not variable:
                 self._outside[variable] = (*self._outside.get(variable, ()), again)
+
+
+def spread(items: list, count: int) -> list:
+    """Return ``count`` of the items, evenly spread, the first and the last among them."""
+    return [items[round(n * (len(items) - 1) / (count - 1))] for n in range(count)]
 
 
 def _number(variable, variables) -> int:

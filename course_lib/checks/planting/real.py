@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from course_lib import compat, judges
 from course_lib.checks.planting.catalogue import KINDS, mistakes_in
+from course_lib.checks.planting.kernel import spread
 from course_lib.checks.planting.mistake import Mistake, Place
 from course_lib.checks.planting.stand_in import planted
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.tolerance.expected import right
 
+_TRIED = 4  # mistakes of one kind: if none of these shows, the others hardly will
 _Runs = dict[tuple[Place | None, int], Traced]
 
 
@@ -22,10 +24,10 @@ class Shown(NamedTuple):
 
 
 def chosen(trials: list[judges.Trial], wanted: int = 3) -> list[Shown]:
-    """Return up to ``wanted`` mistakes of different kinds that can be made in the traced function and show.
+    """Return up to ``wanted`` mistakes that can be made in the traced function and show.
 
-    A kernel without a mistake in which the simulator finds something wrong has none: ``shown_by(trials, None)`` says
-    with which arguments. Raises what tracing the function raises.
+    They are of different kinds, as far as there are enough kinds. A kernel that is wrong as it is has none:
+    ``shown_by(trials, None)`` says with which arguments. Raises what tracing the function raises.
     """
     known: dict[Place, Mistake] = {}
     for trial in trials:
@@ -34,15 +36,26 @@ def chosen(trials: list[judges.Trial], wanted: int = 3) -> list[Shown]:
                 mistake.place: mistake for mistake in mistakes_in(trial.traced.jaxpr) if mistake.place not in known
             }
     found: list[Shown] = []
+    untried: list[Mistake] = []
     for kind in KINDS:
-        of_kind = (known[place] for place in sorted(known) if place.kind == kind)
-        for mistake in of_kind:
-            if (trial := shown_by(trials, mistake.place)) is not None:
-                found.append(Shown(mistake, trial))
-                break
+        of_kind = [known[place] for place in sorted(known) if place.kind == kind]
+        of_kind = of_kind if len(of_kind) <= _TRIED else spread(of_kind, _TRIED)
+        first, rest = _first_shown(trials, of_kind)
+        found, untried = found + first, untried + rest
         if len(found) == wanted:
-            break
+            return found
+    while untried and len(found) < wanted:
+        more, untried = _first_shown(trials, untried)
+        found += more
     return found
+
+
+def _first_shown(trials: list[judges.Trial], mistakes: list[Mistake]) -> tuple[list[Shown], list[Mistake]]:
+    """Return the first mistake that shows, in a list, and those after it; two empty lists if none does."""
+    for number, mistake in enumerate(mistakes):
+        if (trial := shown_by(trials, mistake.place)) is not None:
+            return [Shown(mistake, trial)], mistakes[number + 1 :]
+    return [], []
 
 
 def shown_by(trials: list[judges.Trial], place: Place | None) -> judges.Trial | None:

@@ -19,13 +19,13 @@ def stand_in(fn: Callable, place: Place | None, chip: str = "v5e") -> Callable:
     """Return a function that does what ``fn`` does, with the mistake at ``place``; None: without one.
 
     It takes arrays and numbers, and keyword arguments that are no arrays. It runs in the TPU simulator, also where it
-    is called within ``jax.jit``, and is traced for ``chip`` where a judge traces it. It cannot be differentiated.
-    Raises ValueError for an argument that is no array, and what ``fn`` and the simulator raise.
+    is called within ``jax.jit``, and is traced for ``chip`` where a judge traces it. Its gradient is that of ``fn``,
+    in which nothing is planted. Raises ValueError for an argument that is no array, and what ``fn`` and the simulator
+    raise.
     """
     known: dict[str, Traced] = {}
 
-    def standing_in(*args, **settings):
-        args = arrays(args)
+    def planted_call(args: tuple, settings: dict):
         types = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), args)
         key = f"{types} {sorted(settings.items())}"
         if key not in known:
@@ -34,8 +34,31 @@ def stand_in(fn: Callable, place: Place | None, chip: str = "v5e") -> Callable:
         results = _run(known[key], args)
         return jax.tree.unflatten(jax.tree.structure(known[key].result), results)
 
+    def standing_in(*args, **settings):
+        args = arrays(args)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            return _with_gradient_of(fn, planted_call, settings)(*args)
+        return planted_call(args, settings)
+
     standing_in.__name__ = standing_in.__qualname__ = getattr(fn, "__name__", "function")
     return standing_in
+
+
+def _with_gradient_of(fn: Callable, call: Callable, settings: dict) -> Callable:
+    """Return ``call`` with these settings, as a function that JAX may differentiate: its gradient is that of ``fn``."""
+
+    @jax.custom_vjp
+    def differentiable(*args):
+        return call(args, settings)
+
+    def forward(*args):
+        return call(args, settings), args
+
+    def backward(args, cotangent):
+        return jax.vjp(lambda *a: fn(*a, **settings), *args)[1](cotangent)
+
+    differentiable.defvjp(forward, backward)
+    return differentiable
 
 
 def planted(jaxpr, place: Place | None):

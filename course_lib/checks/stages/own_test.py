@@ -81,8 +81,8 @@ def _in_any_order(kernels: list, seed: int) -> list:
 
 
 _FAIR = (
-    "compare with a reference in float32, and allow for rounding. Your test gets a stand-in for your function: call it "
-    "with arrays, and do not differentiate it."
+    "compare with a reference in float32, and allow for rounding. Your test gets a stand-in for your function, which "
+    "takes arrays."
 )
 
 
