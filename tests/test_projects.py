@@ -486,6 +486,19 @@ def test_decay(fn):
         rows.append(h)
     np.testing.assert_allclose(fn(x), np.stack(rows), rtol=1e-5)
 """
+DERIVED = (
+    ANSWER.replace("def decay(x, bt=8):", "def plain(x, bt):")
+    + """
+@jax.custom_vjp
+def in_eights(x):
+    return plain(x, 8)
+
+in_eights.defvjp(lambda x: (plain(x, 8), None), lambda kept, g: (g,))
+
+def decay(x, bt=8):
+    return in_eights(x) if bt == 8 else plain(x, bt)
+"""
+)
 SLOPPY = ANSWER + "\ndef test_decay(fn):\n    assert fn(jnp.ones((8, 128))).shape == (8, 128)\n"
 
 
@@ -508,6 +521,7 @@ def in_the_box(task, source):
 
 IN_THE_BOX = {
     "right": (ANSWER, "passed", "18.1 passed: "),
+    "a derivative of its own": (DERIVED, "passed", "18.1 passed: "),
     "a sloppy test": (SLOPPY, "not yet", "18.1 test not yet: it finds 0 of 3 planted bugs."),
     "no table": (ANSWER.replace("decay_table", "another"), "not yet", "18.1 table not attempted"),
     "no prediction": (ANSWER.replace("decay_prediction", "another"), "not yet", project.FIRST),

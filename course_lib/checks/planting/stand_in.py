@@ -19,26 +19,31 @@ def stand_in(fn: Callable, place: Place | None, chip: str = "v5e") -> Callable:
     """Return a function that does what ``fn`` does, with the mistake at ``place``; None: without one.
 
     It takes arrays and numbers, and keyword arguments that are no arrays. It runs in the TPU simulator, also where it
-    is called within ``jax.jit``, and is traced for ``chip`` where a judge traces it. Its gradient is that of ``fn``,
-    in which nothing is planted. Raises ValueError for an argument that is no array, and what ``fn`` and the simulator
-    raise.
+    is called within ``jax.jit``, and is traced for ``chip`` where a judge traces it. If ``fn`` has a derivative of its
+    own (``jax.custom_vjp``), the stand-in has that one, in which nothing is planted. Raises ValueError for an argument
+    that is no array, and what ``fn`` and the simulator raise.
     """
-    known: dict[str, Traced] = {}
+    known: dict[str, tuple[Traced, bool]] = {}  # and whether fn has a derivative of its own
 
-    def planted_call(args: tuple, settings: dict):
+    def traced(args: tuple, settings: dict) -> tuple[Traced, bool]:
         types = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), args)
         key = f"{types} {sorted(settings.items())}"
         if key not in known:
             jaxpr, result = grid.trace_with_result(lambda *a: fn(*a, **settings), *types, chip=chip)
-            known[key] = Traced(planted(jaxpr, place), result)
-        results = _run(known[key], args)
-        return jax.tree.unflatten(jax.tree.structure(known[key].result), results)
+            derived = any(eqn.primitive.name.startswith("custom_vjp_call") for eqn in grid.equations(jaxpr))
+            known[key] = Traced(planted(jaxpr, place), result), derived
+        return known[key]
+
+    def call(args: tuple, settings: dict):
+        found, _ = traced(args, settings)
+        return jax.tree.unflatten(jax.tree.structure(found.result), _run(found, args))
 
     def standing_in(*args, **settings):
         args = arrays(args)
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
-            return _with_gradient_of(fn, planted_call, settings)(*args)
-        return planted_call(args, settings)
+        being_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
+        if being_traced and traced(args, settings)[1]:
+            return _with_gradient_of(fn, call, settings)(*args)
+        return call(args, settings)
 
     standing_in.__name__ = standing_in.__qualname__ = getattr(fn, "__name__", "function")
     return standing_in
