@@ -99,7 +99,7 @@ def of(task: Exercise) -> Pages:
         title=task.title,
         contract=_contract(task),
         times=[
-            (who, text.duration(value), f"{value / ideal:.2f} x ideal" if ideal else "", how)
+            (who, text.duration(value), f"{text.significant(value / ideal, 3)} x ideal" if ideal else "", how)
             for who, value, how in seconds
         ],
         seconds=tuple((who, value) for who, value, _ in seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_lib import text, vocabulary
+from course_lib import environment, text, vocabulary
 from course_lib.checks import quantity
 from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 from course_lib.checks.stages import log, names
@@ -45,7 +45,9 @@ def result(task: Exercise, prediction: object) -> Result:
     before = log.last(task.id, log.PREDICTED)
     hash = before.hash if before and before.said == said else log.add(task.id, log.PREDICTED, said)
     counted = log.first_prediction(task.id)
-    kept = f"{text.duration(given.value)}, {vocabulary.bound_by(word)}; it is kept with the hash {hash}."
+    compared = environment.under_nbval() or environment.building()  # the hash is another one every time
+    kept = f"{text.duration(given.value)}, {vocabulary.bound_by(word)}; it is kept"
+    kept += "." if compared else f" with the hash {hash}."
     if counted is not None and counted.said != said:
         kept += f" The report compares {text.duration(counted.said['seconds'])}, which you wrote before the result."
     return passed(id, kept)
