@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course_lib import chips, compiler, text, vocabulary
+from course_lib import chips, compiler, environment, text, vocabulary
 from course_lib.checks.kinds import golf
 from course_lib.checks.result import NOT_ATTEMPTED, Result, does_nothing, not_attempted, not_yet
 from course_lib.checks.stages import log, names
@@ -94,9 +94,12 @@ class Project:
 def result(task: Exercise, defined: object) -> Result:
     """Pass if the kernel does, and the test and the table are there."""
     said = of_kernel(task, defined)
-    if not said.passed or not (left := missing(task)):
+    if not said.passed:
         return said
-    what = f"{_first_up(said.headline)} {_compared(task, said, log.first_prediction(task.id))}".strip()
+    if not (left := missing(task)):
+        one_line = environment.under_a_grader() or environment.under_nbval() or environment.building()
+        return said if one_line else dataclasses.replace(said, message=_compared(task, said))
+    what = f"{_first_up(said.headline)} {_compared(task, said)}".strip()
     return not_yet(task.id, LEFT, what, left, score=said.score, report=said.report)
 
 
@@ -113,7 +116,9 @@ def of_kernel(task: Exercise, defined: object) -> Result:
     said, report = golf.scored(task, defined)
     if said.outcome != NOT_ATTEMPTED:
         log.add(task.id, log.CHECKED, _attempt(task, said, report))
-    return said
+    if said.score is None or said.passed:
+        return said
+    return dataclasses.replace(said, message=f"{said.message} {_compared(task, said)}".strip())
 
 
 def missing(task: Exercise) -> str:
@@ -153,15 +158,19 @@ def _attempt(task: Exercise, said: Result, report: compiler.Report | None) -> di
     return kept
 
 
-def _compared(task: Exercise, said: Result, predicted: log.Note) -> str:
-    """Return a sentence on the result beside the prediction and the ideal; "" if the result is no time."""
+def _compared(task: Exercise, said: Result) -> str:
+    """Return a sentence on the result beside the prediction, the ideal and XLA; "" if the result is no time."""
     took = seconds(task, said.score) if said.score else None
     if took is None:
         return ""
-    compared = [f"you predicted {text.duration(predicted.said['seconds'])}"]
+    predicted = log.first_prediction(task.id)
+    compared = [f"you predicted {text.duration(predicted.said['seconds'])}"] if predicted else []
     if task.project.ideal is not None:
         compared.append(f"the ideal is {text.duration(task.project.ideal.seconds(task.chips[0]))}")
-    return f"That is {text.duration(took)}; {', and '.join(compared)}."
+    if task.project.xla_s is not None:
+        compared.append(f"XLA takes {text.duration(task.project.xla_s)}, {task.project.xla_by}")
+    beside = f"; {'; '.join(compared)}" if compared else ""
+    return f"That is {text.duration(took)}{beside}."
 
 
 def _first_up(words: str) -> str:
