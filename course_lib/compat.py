@@ -171,6 +171,13 @@ def line_at(source_info) -> str:
     return ""
 
 
+def place_of(eqn) -> tuple[str, int] | None:
+    """Return the file and the line that JAX names as the source of an equation; None if it knows none."""
+    source = eqn.source_info
+    frame = _source_info.user_frame(source.traceback) if source is not None else None
+    return None if frame is None else (frame.file_name, frame.start_line)
+
+
 def trace_kernels_anew() -> None:
     """Make JAX 0.11 trace a kernel on every call; leave 0.12 and later alone.
 

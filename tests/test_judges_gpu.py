@@ -7,6 +7,9 @@ import jax.numpy as jnp
 import pytest
 from gpu_compiler import needs_gpu_compiler
 from gpu_zoo import BUGS, RIGHT, V
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from sweeps import daily
 
 from course_lib import judges
@@ -57,6 +60,26 @@ def test_wrong_numbers_are_shown():
 def test_an_unknown_gpu():
     with pytest.raises(ValueError, match="is not a GPU to compile for"):
         judges.judge_gpu(jnp.sin, jnp.sin, V, chip="v5e")
+
+
+STORED = """
+def kernel(x_gmem, o_gmem, o_smem):
+    here = pl.ds(lax.axis_index("i") * 128, 128)
+    store = plgpu.copy_smem_to_gmem
+    o_smem[...] = 2 * x_gmem[here]
+    store(o_smem, o_gmem.at[here])
+    plgpu.wait_smem_to_gmem(0)
+"""
+
+
+def test_a_copy_in_a_race_is_known_without_its_source():
+    """By its equation, and not by its name in the code, which nobody has here."""
+    exec(compile(STORED, "<no source>", "exec"), names := {"pl": pl, "plgpu": plgpu, "lax": lax})
+    how = {"out_type": jax.ShapeDtypeStruct(V.shape, V.dtype), "grid": (4,), "grid_names": ("i",)}
+    doubled = plgpu.kernel(names["kernel"], scratch_types=[plgpu.SMEM((128,), V.dtype)], **how)
+    said = judges.judge_gpu(doubled, lambda x: 2 * x, V)[-1]
+    assert said.message.endswith("may not see the new values yet: line 5, then line 6.")
+    assert said.next == "call plgpu.commit_smem() between the two."
 
 
 def test_a_race_that_cannot_be_read_is_still_one():

@@ -4,6 +4,10 @@ import linecache
 import re
 from typing import NamedTuple
 
+import jax.extend.core
+
+from course_lib import compat, grid
+from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
 _ACCESS = re.compile(
@@ -21,16 +25,21 @@ class Access(NamedTuple):
     space: str
     thread: tuple[str, str]  # block, warpgroup
     line: str
-    code: str
+    code: str  # "" if nobody has the source
+    copies: frozenset[str]  # the TMA copies that the line makes
 
     def __str__(self) -> str:
         return f"line {self.line}, `{self.code}`" if self.code else f"line {self.line}"
 
 
-def complaint(printed: str) -> Complaint:
-    """Explain the first race in the simulator's output, with something to try."""
+def complaint(printed: str, jaxpr: jax.extend.core.ClosedJaxpr | None = None) -> Complaint:
+    """Explain the first race in the simulator's output, with something to try.
+
+    ``jaxpr`` is the traced function: its equations tell which lines make copies, whatever their code looks like.
+    """
+    copies = {} if jaxpr is None else _copies_by_place(jaxpr)
     found = [
-        Access(what, space, (block, warpgroup), line, linecache.getline(file, int(line)).strip())
+        Access(what, space, (block, warpgroup), line, _code(file, line), copies.get((file, int(line)), frozenset()))
         for what, space, block, warpgroup, file, line, _ in _ACCESS.findall(printed.partition("RACE DETECTED")[2])[:2]
     ]
     if len(found) < 2:
@@ -40,6 +49,20 @@ def complaint(printed: str) -> Complaint:
         )
     later, earlier = found
     return (_in_global_memory if later.space == _GLOBAL else _in_shared_memory)(later, earlier)
+
+
+def _copies_by_place(jaxpr: jax.extend.core.ClosedJaxpr) -> dict[tuple[str, int], frozenset[str]]:
+    """Return {(file, line): the TMA copies that it makes} for the kernels of a traced function."""
+    found: dict[tuple[str, int], frozenset[str]] = {}
+    for kernel in grid.pallas_calls(jaxpr.jaxpr):
+        for eqn in (eqn for inner in jaxprs.inside(kernel) for eqn in jaxprs.equations(inner)):
+            if eqn.primitive.name in (_INTO_SMEM, _OUT_OF_SMEM) and (place := compat.place_of(eqn)) is not None:
+                found[place] = found.get(place, frozenset()) | {eqn.primitive.name}
+    return found
+
+
+def _code(file: str, line: str) -> str:
+    return linecache.getline(file, int(line)).strip()
 
 
 def _in_global_memory(later: Access, earlier: Access) -> Complaint:
@@ -59,23 +82,23 @@ def _in_global_memory(later: Access, earlier: Access) -> Complaint:
 
 
 def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
-    if _OUT_OF_SMEM in later.code:
+    if _OUT_OF_SMEM in later.copies:
         return Complaint(
             f"TMA stores shared memory that was just written, and may not see the new values yet: {earlier}, then "
             f"{later}.",
             "call plgpu.commit_smem() between the two.",
         )
-    if _OUT_OF_SMEM in earlier.code:
+    if _OUT_OF_SMEM in earlier.copies:
         return Complaint(
             f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}.",
             "call plgpu.wait_smem_to_gmem(0, wait_read_only=True) before it is written again.",
         )
-    if _INTO_SMEM in earlier.code:
+    if _INTO_SMEM in earlier.copies:
         return Complaint(
             f"Shared memory is read before the copy into it has arrived: {earlier}, then {later}.",
             "call plgpu.barrier_wait on the copy's barrier before the read.",
         )
-    if _INTO_SMEM in later.code:
+    if _INTO_SMEM in later.copies:
         return Complaint(
             f"A copy overwrites shared memory that may still be read: {earlier}, then {later}.",
             "let the readers call plgpu.barrier_arrive on a second barrier when they are done, and wait for it before "

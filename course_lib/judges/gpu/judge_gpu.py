@@ -58,10 +58,10 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
             got, raced = Traced(jaxpr, result).run(True, trial.args), gpu_blocks.written_twice(read)
         else:
             got, printed = _simulated(jaxpr, trial.args, gpu)
-            raced = gpu_races.complaint(printed) if printed is not None else None
+            raced = gpu_races.complaint(printed, jaxpr) if printed is not None else None
     except Exception as error:
         if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints and continues
-            return [complained("races", gpu_races.complaint(said))]
+            return [complained("races", gpu_races.complaint(said, jaxpr))]
         return [refused("numbers", errors.explain(error))]
     walk = grid.Walk(calls=(), jaxpr=jaxpr, result=result)
     wrong = other_structure(walk, trial.returned) or difference(got, trial.wanted, walk, trial.reference, trial.args)
