@@ -190,8 +190,9 @@ ROWS = (
         r"Barrier completed phase \d+, but no threads observed phase \d+",
         "A barrier completes again before any thread has waited for its previous completion: a copy overwrites shared "
         "memory that is still in use.",
-        "call plgpu.barrier_wait on the copy's barrier before each read; if the readers do, add a second barrier for "
-        "each stage: they call plgpu.barrier_arrive on it, and the copying thread waits for it.",
+        "call plgpu.barrier_wait on the copy's barrier before each read, and let num_arrivals count all copies that "
+        "one completion is for. If a warpgroup of its own makes the copies, add a second barrier for each stage: its "
+        "readers call plgpu.barrier_arrive on it, and the copying warpgroup waits for it.",
     ),
     Row(
         "gpu-outside",
