@@ -245,6 +245,22 @@ def test_a_gather_may_add_to_what_a_subcore_holds():
     np.testing.assert_array_equal(got[31], table[:4] + table[indices])
 
 
+def test_a_slice_that_ends_outside_is_named():
+    """Work for 32 subcores, of which a v5p has 64: NumPy cannot copy their shares, so no wait is looked for."""
+
+    def kernel(x_hbm, o_hbm, x_ref):
+        mine = pl.ds(sparse_kernels.me() * 8, 8)
+        pltpu.sync_copy(x_hbm.at[mine], x_ref)
+        pltpu.sync_copy(x_ref, o_hbm.at[mine])
+
+    def copied(x):
+        scratch = [pltpu.VMEM((8,), x.dtype)]
+        return pl.kernel(kernel, out_type=x, mesh=sparse_kernels.mesh(), scratch_types=scratch)(x)
+
+    (said,) = judges.judge_sparse_core(copied, lambda x: x, jnp.arange(256), chip="v5p")
+    assert "copies from x_hbm[256:264], but axis 0 of x_hbm has 256 elements" in said.message
+
+
 def test_memory_starts_as_garbage_and_so_does_the_output():
     def kernel(x_hbm, o_hbm, x_ref):
         @pl.when(sparse_kernels.me() == 0)
