@@ -33,7 +33,7 @@ class Row:
     points: int
     max_points: int
     weight: float = 1.0  # a factor on its points
-    unit: str = ""  # of a golf score: "bytes" or "cycles"
+    unit: str = ""  # of a golf score: "bytes", "cycles" or "ns"
     score: int | None = None  # as the grader counts it, once all judges agree
     par: int | None = None
     ours: int | None = None

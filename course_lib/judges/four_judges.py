@@ -17,7 +17,7 @@ JUDGES: dict[str, Callable[[Trial], Verdict]] = {
     "compiler": compiling.ask,
 }
 _NO_BUDGET = "A budget is for kernels on a TensorCore: judges.sparse_core_traffic counts the bytes of this one."
-NAMES = (*JUDGES, "budget", "device")  # every value of Verdict.judge
+NAMES = (*JUDGES, "protocol", "budget", "device")  # of every judge that can refuse an answer
 
 
 def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e", simulate: bool = True) -> list[Verdict]:
