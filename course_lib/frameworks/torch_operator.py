@@ -93,6 +93,7 @@ def operator(
         return tuple(found.get(place) for place in range(len(tensors)))
 
     op.register_autograd(backward, setup_context=save)
+    op.function = fn  # for readers of what it runs
     _FUNCTIONS[op] = functions
     return op
 

@@ -81,12 +81,25 @@ def answered(
         return fn(*args, **kwargs)
 
     types = [leaves[n] for n in places]
+    if chip in chips.GPU_TARGETS:
+        with chips.gpu_target(chip).target(), pltpu.force_tpu_interpret_mode(False):
+            jaxpr, result = jax.make_jaxpr(traced, return_shape=True)(*types)
+            return ["program", writing.program(jaxpr), writing.tree(jax.tree.structure(result))]
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False), compat.mesh_axes(axes or {}):
         if any(isinstance(t, state.AbstractRef) for t in types):
             jaxpr, result = _traced_with_refs(traced, types)
         else:
             jaxpr, result = grid.trace_with_result(traced, *types, chip=chip)
         return ["program", writing.program(jaxpr), writing.tree(jax.tree.structure(result))]
+
+
+def traced_for(default: str) -> str:
+    """Return the chip that this process is tracing for, a TPU or a GPU; ``default`` if it is none of ours."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    kind = getattr(device, "device_kind", None)
+    known = {chips.chip(name).device_kind: name for name in chips.NAMES}
+    known |= {chips.gpu_target(name).kind: name for name in chips.GPU_TARGETS}
+    return known.get(kind, default)
 
 
 def _is_type(leaf: object) -> bool:

@@ -41,6 +41,20 @@ _SINGLE = {
     "jax._src.core": ("freeze", "new_ref"),
     "jax._src.lax.parallel": ("axis_index", "pmax", "pmin", "psum"),
 }
+# Operations of SparseCores and of GPUs, several of which have the name of another one: the prefix of their names here,
+# and which may leave. None that holds code of its own (inline_mgpu), prints, or reaches another device.
+_ENGINES = {
+    "jax._src.pallas.mosaic.sc_primitives": ("sc.", None),
+    "jax._src.pallas.mosaic_gpu.core": ("gpu.", ("layout_cast",)),
+    "jax._src.pallas.mosaic_gpu.primitives": (
+        "gpu.",
+        (
+            "barrier_arrive", "barrier_wait", "commit_group", "commit_smem", "copy_gmem_to_smem", "copy_smem_to_gmem",
+            "load", "set_max_registers_p", "wait_smem_to_gmem", "wgmma_accumulator_deref_p",
+            "wgmma_accumulator_store_p", "wgmma_ref", "wgmma", "wgmma_wait",
+        ),
+    ),
+}  # fmt: skip
 # Those of them that leave the program: for another device, the host, or opaque code.
 _BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print")
 
@@ -72,6 +86,12 @@ _CLASSES = {
     "jax._src.pallas.mosaic.core": (
         "CompilerParams", "DMASemaphore", "GridDimensionSemantics", "MemorySpace", "SideEffectType", "TensorCoreMesh",
     ),
+    "jax._src.pallas.mosaic.sc_core": ("Indices", "ScalarSubcoreMesh", "VectorSubcoreMesh"),
+    "jax._src.pallas.mosaic.sc_primitives": ("PackFormat",),
+    "jax._src.pallas.mosaic_gpu.core": (
+        "BarrierType", "CompilerParams", "Layout", "MemorySpace", "Mesh", "ReducedLayout", "SwizzleTransform",
+        "TilingTransform", "UnswizzleRef", "UntilingTransform",
+    ),
     "jax._src.pallas.primitives": ("DeviceIdType",),
     "jax._src.state.indexing": ("NDIndexer", "Slice"),
     "jax._src.state.types": (
@@ -80,11 +100,22 @@ _CLASSES = {
     ),
 }  # fmt: skip
 
+# References to what is no memory: the accumulator of a GPU's matrix unit.
+ACCUMULATOR = "accumulator"
+
+
+def accumulator_type() -> type:
+    """Return the class of the type of an accumulator of wgmma."""
+    return importlib.import_module("jax._src.pallas.mosaic_gpu.core").WGMMAAbstractAccumulatorRef
+
+
 # Effects besides those on refs, which are classes above: random numbers, waiting, traces, copies, mutable arrays.
 _EFFECTS = {
     "jax._src.core": ("InternalMutableArrayEffect",),
     "jax._src.pallas.core": ("CommsEffect",),
     "jax._src.pallas.mosaic.primitives": ("MXUEffect", "PRNGEffect", "TraceEffect"),
+    "jax._src.pallas.mosaic.sc_primitives": ("MemoryEffect",),
+    "jax._src.pallas.mosaic_gpu.core": ("MemoryEffect", "_WGMMAPipelineEffect"),
     "jax._src.pallas.primitives": ("DelayEffect", "SemaphoreEffect"),
 }
 SHOWN = ("DebugEffect", "ErrorEffect", "OrderedDebugEffect")  # of what is left out, and left out with it
@@ -93,15 +124,25 @@ SHOWN = ("DebugEffect", "ErrorEffect", "OrderedDebugEffect")  # of what is left 
 @functools.cache
 def operations() -> dict[str, core.Primitive]:
     """Return {name: operation} for everything that a program may do."""
-    wanted = dict.fromkeys(_MODULES) | _SINGLE
+    wanted = {module: ("", only) for module, only in (dict.fromkeys(_MODULES) | _SINGLE).items()} | _ENGINES
     found = {}
-    for module, only in wanted.items():
+    for module, (prefix, only) in wanted.items():
         for value in vars(importlib.import_module(module)).values():
             if not isinstance(value, core.Primitive) or any(word in value.name for word in _BARRED):
                 continue
             if only is None or value.name in only:
-                found[value.name] = value
+                found[f"{prefix}{value.name}"] = value
     return found
+
+
+@functools.cache
+def _names() -> dict[core.Primitive, str]:
+    return {operation: name for name, operation in operations().items()}
+
+
+def operation_name(operation: core.Primitive) -> str | None:
+    """Return the name that ``operations`` uses for an operation; None if it is not listed."""
+    return _names().get(operation)
 
 
 @functools.cache

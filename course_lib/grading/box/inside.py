@@ -108,6 +108,7 @@ class Box:
 
     def called(self, fn, args: object, kwargs: object, chip: str, axes: list) -> list:
         """Call ``fn`` with plain values, or trace it if some arguments are types of arrays."""
+        fn = getattr(fn, "function", fn)  # of an operator of PyTorch, which takes no JAX arrays, the function it runs
         return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written, dict(map(tuple, axes)))
 
     def read(self, node: object) -> object:

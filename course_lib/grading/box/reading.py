@@ -195,6 +195,9 @@ class _Reader:
         if tag == "ref":
             inner, space, kind = items(parts, 3)
             return state.AbstractRef(self.aval(inner), self.value(space), self.value(kind))
+        if tag == classes.ACCUMULATOR:
+            inner, space = items(parts, 2)
+            return classes.accumulator_type()(self.aval(inner), self.value(space))
         if tag == "type":
             shape, dtype, weak = items(parts, 3)
             dtype = self.value(dtype)
@@ -210,7 +213,7 @@ class _Reader:
     def _other(self, tag: str, parts: list, depth: int) -> object:
         if tag == "jaxpr":
             return self.jaxpr([tag, *parts])
-        if tag in ("type", "ref"):
+        if tag in ("type", "ref", classes.ACCUMULATOR):
             return self.aval([tag, *parts])
         if tag == "tree":
             return self._tree([tag, *parts])

@@ -95,7 +95,7 @@ class Answers:
         """Return what the box's function returns for plain values, or what its program returns for arrays."""
         node, arrays = calls.arguments(args, self._lent)
         named, more = calls.arguments(kwargs, self._lent)
-        request = [*request, node, named, self.chip, self.axes]
+        request = [*request, node, named, calls.traced_for(self.chip), self.axes]
         if not arrays + more:
             return self.value(items(self._or_raised(self.asked(request), "value"), 1)[0])
         key = repr(request)

@@ -69,14 +69,15 @@ class _Writer:
         elif name in _DERIVED:
             yield [name, [self._atom(v) for v in eqn.invars], [self._new(v) for v in eqn.outvars], [], parts]
         else:
-            if classes.operations().get(name) is not eqn.primitive:
+            known = classes.operation_name(eqn.primitive)
+            if known is None:
                 raise Unportable(unportable.operation(name))
             atoms = [self._atom(v) for v in eqn.invars]
             effects = self._effects(eqn.effects)
             node = [[k, None if k == "metadata" else value(v)] for k, v in eqn.params.items() if k not in _LEFT_OUT]
             if "ft_in" in eqn.params:
                 node.append(["ft", _scan_counts(eqn)])
-            yield [name, atoms, [self._new(v) for v in eqn.outvars], effects, node]
+            yield [known, atoms, [self._new(v) for v in eqn.outvars], effects, node]
 
     def _entered(self, eqn, inner: core.Jaxpr, consts) -> Iterator[list]:
         """Inline the equations of a call, in terms of this jaxpr's own variables."""
@@ -110,7 +111,9 @@ def value(v: object) -> object:
 
 def aval(a) -> object:
     """Return the type of a variable as a node."""
-    if isinstance(a, state.AbstractRef):
+    if type(a) is classes.accumulator_type():
+        return [classes.ACCUMULATOR, aval(a.inner_aval), value(a.memory_space)]
+    if type(a) is state.AbstractRef:
         return ["ref", aval(a.inner_aval), value(a.memory_space), value(a.kind)]
     if isinstance(a, core.ShapedArray):
         return ["type", [int(n) for n in a.shape], value(a.dtype), bool(a.weak_type)]
