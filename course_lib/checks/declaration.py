@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from course_lib import judges, text
+from course_lib import chips, judges, text
 from course_lib.checks import inputs
 from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
 from course_lib.checks.kinds.golf import BYTES, NANOSECONDS, Golf
+from course_lib.checks.kinds.other_engines import ENGINES, GPU, SPARSE_CORE
 from course_lib.checks.kinds.project import Project
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def _judged(task: Exercise) -> str:
         return "listing is for the kinds that ask; put the code of this one into its notebook."
     if task.mesh is not None and (complaint := _on_many_chips(task)):
         return complaint
+    if task.engine and (complaint := _on_another_engine(task)):
+        return complaint
     if task.mesh is None and getattr(task.golf, "unit", "") == NANOSECONDS:
         return "golf counts ns; without a mesh it counts bytes or cycles."
     if strange := set(task.judges) - set(judges.JUDGES):
@@ -90,6 +93,27 @@ def _on_many_chips(task: Exercise) -> str:
         return f"{given[0]} is for kernels on one chip; with a mesh only judge_chips is asked."
     if (task.golf is not None) != (getattr(task.golf, "unit", "") == NANOSECONDS):
         return f'golf counts {task.golf.unit}; with a mesh it counts "{NANOSECONDS}".'
+    return ""
+
+
+def _on_another_engine(task: Exercise) -> str:
+    """Return what is wrong with an exercise for SparseCores or a GPU; "" if nothing is."""
+    if task.engine not in ENGINES:
+        return f"engine is {task.engine!r:.60}; it may be {' or '.join(ENGINES)}, and is left out for a TensorCore."
+    for_one = ("mesh", "gradient", "also_at", "probes", "slips")
+    if given := [name for name in for_one if getattr(task, name)]:
+        return f"{given[0]} is for kernels on a TensorCore; with engine={task.engine!r} leave it out."
+    known = chips.GPU_TARGETS if task.engine == GPU else [name for name in chips.NAMES if chips.sparse_cores(name)]
+    if strange := [chip for chip in task.chips if chip not in known]:
+        return f"chips has {strange[0]!r}; with engine={task.engine!r} there are {', '.join(known)}."
+    if task.budget is not None and (
+        task.engine != SPARSE_CORE or task.budget != judges.Budget(hbm_bytes=task.budget.hbm_bytes)
+    ):
+        return (
+            f"budget limits what nobody counts with engine={task.engine!r}; SparseCores have hbm_bytes, a GPU nothing."
+        )
+    if task.golf is not None and (task.engine != SPARSE_CORE or task.golf.unit != BYTES):
+        return f'golf counts {task.golf.unit} with engine={task.engine!r}; it counts "{BYTES}", on SparseCores alone.'
     return ""
 
 
@@ -152,8 +176,8 @@ def _typed(task: Exercise) -> str:
 
 
 def _asked(task: Exercise) -> str:
-    if task.gradient is not None or task.slips:
-        return "gradient and slips are for kernels, of the kinds write, configure, repair and golf."
+    if task.gradient is not None or task.slips or task.engine:
+        return "gradient, slips and engine are for kernels, of the kinds write, configure, repair and golf."
     if task.golf is not None or task.project is not None:
         return "golf and project are for kernels, of the kinds golf and project."
     if not isinstance(task.asks, ASKS[task.kind]):

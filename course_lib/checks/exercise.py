@@ -41,6 +41,7 @@ class Exercise:
     judges: tuple[str, ...] = tuple(JUDGES)  # a budget and an attached chip are further judges
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     mesh: Mesh | None = None  # of what one device of several does: judge_chips decides then, and asks all its judges
+    engine: str = ""  # "sparse_core" or "gpu": judge_sparse_core or judge_gpu decides then, for each of ``chips``
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     also_at: Callable[[], list[tuple]] | None = None  # the arguments that ``also`` looks at: their numbers count too

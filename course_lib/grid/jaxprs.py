@@ -83,6 +83,8 @@ def with_equations(jaxpr, eqns: list):
 
 def called(eqn):
     """Return the jaxpr that a call-like equation (jit, custom_vjp ...) enters with its own inputs, or None."""
+    if eqn.primitive.name == "custom_vmap_call":  # around every kernel of Mosaic GPU
+        return eqn.params["call"]
     return next((eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params), None)
 
 

@@ -18,9 +18,9 @@ import jax
 
 from course_lib import chips, compiler, cost, environment, grid, judges, text, vocabulary
 from course_lib.checks import asking
-from course_lib.checks.kinds import kernel, many_chips
+from course_lib.checks.around import around
+from course_lib.checks.kinds import kernel, many_chips, other_engines
 from course_lib.checks.result import Result, not_yet
-from course_lib.grid import jaxprs
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -30,9 +30,8 @@ ABOVE_PAR = "the judges agree, but the score is above par."
 NO_SCORE = "the judges agree, but there is no score."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
+_FEWER = "count how often each byte of each array is read, by all subcores together, and let them read it once."
 _FEW = 2  # grid steps: with more, the latency of their copies adds up
-# Operations that move no data outside the kernels: names and reshapes.
-_FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Golf:
     scale: float = 1.0  # ns only: what the bytes of all copies are multiplied by
     work: Callable | None = None  # ns only: event -> the seconds that the core needs for what it writes there
     floor: int = 0  # cycles only: what the work takes at the chip's peak; a lower score means skipped work
-    next: str = ""  # cycles only: what to try above par, where the general advice would mislead
+    next: str = ""  # cycles, and bytes of SparseCores: what to try above par, where the general advice would mislead
 
     def __post_init__(self) -> None:
         if self.unit not in (BYTES, CYCLES, NANOSECONDS):
@@ -124,6 +123,8 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     fn, case = task.build(defined), task.arguments()[0]
     if task.golf.unit == NANOSECONDS:
         return round(many_chips.scheduled(task, fn).seconds * 1e9)
+    if task.engine:  # its evaluator sees every copy, so there is no least that a score could fall below
+        return other_engines.moved(task, fn, case, task.chips[0])[0]
     if task.golf.unit == CYCLES:
         report = report or _compiled(task, defined)
         if report.cycles is None and (stopped := _stopped(report)):
@@ -181,29 +182,6 @@ def cycles_of_bytes(task: Exercise, counted: int = 0) -> int:
     """
     chip = chips.chip(task.chips[0])
     return math.ceil(max(least(task), counted) * (chip.clock_hz or 0) / chip.program_bandwidth)
-
-
-def around(walk: grid.Walk) -> dict[str, int]:
-    """Return {operation: bytes} for the operations outside the kernels: each reads its inputs and writes its outputs.
-
-    XLA may fuse some of them and move less. Reshapes are free.
-    """
-    moved: dict[str, int] = {}
-    _add_around(walk.jaxpr.jaxpr, moved)
-    return moved
-
-
-def _add_around(jaxpr, moved: dict[str, int]) -> None:
-    for eqn in jaxpr.eqns:
-        name = eqn.primitive.name
-        if name in grid.KERNELS or name in _FREE:
-            continue
-        if inner := jaxprs.inside(eqn):
-            for each in inner:
-                _add_around(each, moved)
-            continue
-        arrays = [v.aval for v in (*eqn.invars, *eqn.outvars) if getattr(v.aval, "shape", ())]
-        moved[name] = moved.get(name, 0) + cost.stored_bytes(*arrays)
 
 
 def ours(id: str) -> int | None:
@@ -268,6 +246,9 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
             f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(),
             f"{golf.next or _less(report, _steps(task, defined))} {whole}",
         )
+    if task.engine:
+        of_what = other_engines.moved(task, task.build(defined), task.arguments()[0], task.chips[0])[1]
+        return f"It moves {value:,} bytes of HBM; {par}. {of_what}", golf.next or _FEWER
     walk = grid.walk(task.build(defined), *task.arguments()[0])
     outside = around(walk)
     if outside and sum(outside.values()) > max(row.bytes for row in cost.traffic(walk)):

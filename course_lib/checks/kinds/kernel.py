@@ -12,7 +12,7 @@ import numpy as np
 from course_lib import compiler, errors, judges
 from course_lib.checks import one_pass
 from course_lib.checks.asking import ask_judges, refused_at, trials_of
-from course_lib.checks.kinds import many_chips
+from course_lib.checks.kinds import many_chips, other_engines
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -28,15 +28,17 @@ _NOT_BUILT = "it could not be built."
 
 def result(task: Exercise, defined: object) -> Result:
     """Return what the judges say of the learner's answer, and then whether it meets the exercise's other demands."""
-    if defined is None or does_nothing(defined) or does_nothing(named(task.defines, way_back_of(defined))):
+    users = (way_back_of(defined), defined) if task.engine else (way_back_of(defined),)  # their kernels are not walked
+    if defined is None or does_nothing(defined) or any(does_nothing(named(task.defines, user)) for user in users):
         return not_attempted(task.id, f"write {task.defines}")
+    elsewhere = many_chips if task.mesh else other_engines if task.engine else None
     cases, fn, not_built = task.arguments(), None, None
     try:
         fn = task.build(defined)
     except Exception as error:
         not_built = error
-    trials = [] if task.mesh else trials_of(task, fn, cases)
-    walk = (lambda: many_chips.walk(task, fn, cases[0])) if task.mesh else lambda: trials[0].walk
+    trials = [] if elsewhere else trials_of(task, fn, cases)
+    walk = (lambda: elsewhere.walk(task, fn, cases[0])) if elsewhere else lambda: trials[0].walk
     if not _attempted(task, defined, walk, not_built):
         return not_attempted(task.id, f"write {task.defines}")
     if complaint := _unfit(task, defined, cases[0]):
@@ -48,7 +50,7 @@ def result(task: Exercise, defined: object) -> Result:
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     of_gradient = _gradient_trials(task, fn, cases)
-    refusal, agreed, report = many_chips.heard(task, fn) if task.mesh else _heard(task, trials, of_gradient)
+    refusal, agreed, report = elsewhere.heard(task, fn) if elsewhere else _heard(task, trials, of_gradient)
     if refusal is not None:
         return refusal
     if complaint := _further_demand(task, defined):
@@ -61,6 +63,8 @@ def result(task: Exercise, defined: object) -> Result:
         if refusal := refused_at(task, fn, case, "that counts too"):
             return dataclasses.replace(refusal, report=report)
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
+    if task.engine == other_engines.GPU:
+        agreement = other_engines.stable(agreement)
     achieved = task.achieved(defined) if callable(task.achieved) else task.achieved
     return passed(task.id, f"{achieved}: {agreement}" if achieved else agreement, report=report)
 
