@@ -33,6 +33,36 @@ ROWS = (
         "17",
     ),
     Row(
+        "sparse-core-scalar",
+        r"Get only supports loading scalars from SMEM",
+        "The kernel reads a single element of a ref in VMEM, which a vector subcore cannot.",
+        "to choose rows by indices, give the copy the whole list: pltpu.sync_copy(table_hbm.at[indices_ref], "
+        "rows_ref). For one number load a vector, ref[pl.ds(k, lanes)], and take its element.",
+        "17",
+    ),
+    Row(
+        "sparse-core-list",
+        r"Indices for scatter/gather via `pltpu\.async_copy` must be in VMEM, got (?P<space>\w+)",
+        "The list of indices of a copy lies in {space}, but it must be in a subcore's VMEM.",
+        "copy the indices to a pltpu.VMEM buffer of int32 first, and index with that.",
+        "17",
+    ),
+    Row(
+        "sparse-core-ways",
+        r"Scatter/gather via `pltpu\.async_copy` from (?P<source>\w+) to (?P<target>\w+) is not supported",
+        "A copy that chooses rows by an index cannot go from {source} to {target}: one side is a subcore's VMEM, and "
+        "the other HBM or VMEM_SHARED.",
+        "copy the rows to a pltpu.VMEM buffer, and from there to where they belong with a second copy.",
+        "17",
+    ),
+    Row(
+        "sparse-core-hbm",
+        r"Get does not support loading from HBM\. Copy the data to a core-local memory space",
+        "The kernel reads a ref that lies in HBM, as all arguments of a pl.kernel on SparseCores do.",
+        "copy what you need to a pltpu.VMEM buffer first: pltpu.sync_copy(x_hbm.at[...], x_ref).",
+        "17",
+    ),
+    Row(
         "sparse-core-add",
         r"IndirectStreamAddStartOp doesn't support transfer from source memory space \w+ to\s+destination memory space "
         r"HBM|Scatter from VMEM with `add=True` via `pltpu\.async_copy` is only supported",

@@ -23,7 +23,6 @@ class Run:
 
     outputs: list[np.ndarray]
     traffic: Traffic
-    kernels: int
 
 
 def evaluated(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str, *, checked: bool = True) -> Run:
@@ -35,31 +34,29 @@ def evaluated(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str, *, che
     so that only the values tell. A wait without end is a Fault either way. Raises NotEvaluated for what the evaluator
     does not have.
     """
-    run = Run(outputs=[], traffic=Traffic(), kernels=0)
-    outputs, kernels = _evaluated(jaxpr, list(map(jnp.asarray, jax.tree.leaves(args))), chip, run.traffic, checked)
-    return dataclasses.replace(run, outputs=list(map(np.asarray, outputs)), kernels=kernels)
+    traffic = Traffic()
+    outputs = _evaluated(jaxpr, list(map(jnp.asarray, jax.tree.leaves(args))), chip, traffic, checked)
+    return Run(outputs=list(map(np.asarray, outputs)), traffic=traffic)
 
 
-def _evaluated(jaxpr, args: list, chip: str, traffic: Traffic, checked: bool) -> tuple[list, int]:
-    """Return the outputs of a jaxpr, and how many kernels it ran."""
+def _evaluated(jaxpr, args: list, chip: str, traffic: Traffic, checked: bool) -> list:
+    """Return the outputs of a jaxpr."""
     env = dict(zip(jaxpr.constvars, jaxpr.consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
-    kernels = 0
     for eqn in jaxpr.eqns:
         ins = [env[v] if jaxprs.is_variable(v) else v.val for v in eqn.invars]
         if eqn.primitive.name in grid.KERNELS and jaxprs.runs_on_sparse_cores(eqn):
-            outs, ran = _kernel(eqn, ins, chip, traffic, checked), 1
+            outs = _kernel(eqn, ins, chip, traffic, checked)
         elif eqn.primitive.name in grid.KERNELS:
             raise NotEvaluated("The function also has a kernel for a TensorCore: judge that one alone.")
         elif not jaxprs.holds_a_kernel(eqn):
-            outs, ran = eqn.primitive.bind(*ins, **eqn.primitive.get_bind_params(eqn.params)), 0
+            outs = eqn.primitive.bind(*ins, **eqn.primitive.get_bind_params(eqn.params))
             outs = outs if eqn.primitive.multiple_results else [outs]
         elif (inner := jaxprs.called(eqn)) is not None:
-            outs, ran = _evaluated(inner, ins, chip, traffic, checked)
+            outs = _evaluated(inner, ins, chip, traffic, checked)
         else:
             raise NotEvaluated(f"A kernel inside `{eqn.primitive.name}` is not evaluated: call it directly.")
-        kernels += ran
         env.update(zip(eqn.outvars, outs, strict=True))
-    return [env[v] if jaxprs.is_variable(v) else v.val for v in jaxpr.outvars], kernels
+    return [env[v] if jaxprs.is_variable(v) else v.val for v in jaxpr.outvars]
 
 
 def _kernel(eqn, ins: list, chip: str, traffic: Traffic, checked: bool) -> list:

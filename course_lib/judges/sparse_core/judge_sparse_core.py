@@ -4,12 +4,19 @@ from collections.abc import Callable
 
 from course_lib import chips, errors, grid
 from course_lib.judges.difference import difference, other_structure
+from course_lib.judges.reading import sparse_core
 from course_lib.judges.sparse_core.evaluate import Run, evaluated
 from course_lib.judges.sparse_core.faults import Fault, NotEvaluated
 from course_lib.judges.sparse_core.traffic import Traffic
 from course_lib.judges.tpu import compiling
 from course_lib.judges.trial import Trial, arrays
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused, skipped
+
+_NO_KERNEL = Complaint(
+    "The function has no kernel on SparseCores: nothing calls pl.kernel over a plsc.VectorSubcoreMesh.",
+    'write one: pl.kernel(kernel, out_type=..., mesh=plsc.VectorSubcoreMesh(core_axis_name="core", '
+    'subcore_axis_name="subcore"), scratch_types=[...]). A pl.pallas_call runs on a TensorCore.',
+)
 
 
 def judge_sparse_core(fn: Callable, reference: Callable, *args, chip: str = "v6e") -> list[Verdict]:
@@ -68,15 +75,14 @@ def _check(chip: str) -> None:
 def _run(trial: Trial) -> list[Verdict]:
     """Return the verdicts on the protocol and the numbers."""
     traced = trial.traced
+    if not sparse_core.is_asked_for(traced.jaxpr):
+        return [complained("protocol", _NO_KERNEL)]
     try:
         run = evaluated(traced.jaxpr, trial.args, trial.chip)
     except NotEvaluated as why:
         return [skipped("protocol", str(why)), skipped("numbers", str(why))]
     except Fault as fault:
         return [complained("protocol", (_endless(trial) or fault).complaint)]
-    if not run.kernels:
-        nothing = "The function has no kernel on SparseCores: nothing calls pl.kernel over a plsc.VectorSubcoreMesh."
-        return [complained("protocol", Complaint(nothing))]
     passed = Verdict(judge="protocol", passed=True)
     walk = grid.Walk(calls=(), jaxpr=traced.jaxpr, result=traced.result)
     wrong = other_structure(walk, trial.returned)
