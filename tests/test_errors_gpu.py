@@ -97,6 +97,15 @@ def twice_into_one(x_gmem, o_gmem, here, smem, barrier):
     loaded(x_gmem, o_gmem, here, smem, barrier)
 
 
+def arrives_too_often(x_gmem, o_gmem, here, smem, barrier):
+    twice = pl.ds(0, 128)
+    for _ in range(2):
+        plgpu.copy_gmem_to_smem(x_gmem.at[twice], smem, barrier)
+        plgpu.barrier_wait(barrier)
+        plgpu.barrier_arrive(barrier)
+        o_gmem[here] = smem[...]
+
+
 def in_one_piece(x_gmem, o_gmem, here, smem, barrier):
     plgpu.copy_gmem_to_smem(x_gmem, smem, barrier)
 
@@ -109,7 +118,7 @@ def unnamed(x_gmem, o_gmem, here):
     o_gmem[here] = x_gmem[pl.ds(lax.axis_index("j") * 128, 128)]
 
 
-def product(m=128, n=128, acc=None, transforms=(), jnp_dot=False):
+def product(m=128, n=128, acc=None, transforms=(), jnp_dot=False, bias=False, plain=False):
     """f(x, y) = x @ y by one wgmma."""
 
     def f(x, y):
@@ -119,11 +128,15 @@ def product(m=128, n=128, acc=None, transforms=(), jnp_dot=False):
             plgpu.barrier_wait(barrier)
 
             def summed(acc_ref):
+                if plain:
+                    acc_ref[...] += jnp.ones((m, n), F32)
                 plgpu.wgmma(acc_ref, x_smem, y_smem)
                 return acc_ref[...]
 
             ours = (lambda: jnp.dot(x_smem[...], y_smem[...])) if jnp_dot else None
             sums = ours() if ours else pl.run_scoped(summed, plgpu.ACC(acc or (m, n), F32))
+            if bias:
+                sums = sums + y_gmem.at[0][...].astype(F32)[None]
             o_smem[...] = sums.astype(o_smem.dtype)
             plgpu.commit_smem()
             plgpu.copy_smem_to_gmem(o_smem, o_gmem)
@@ -265,6 +278,12 @@ FAILURES = {
         simulated(by_blocks(twice_into_one, [SMEM, plgpu.Barrier()], grid=1), V),
         "completes again before any thread has waited",
     ),
+    "gpu-barrier-ahead": (
+        simulated(by_blocks(arrives_too_often, [SMEM, plgpu.Barrier()], grid=1), V),
+        "it counts an arrival too many",
+    ),
+    "gpu-load-vector": (compiled(product(bias=True), X, Y), "in a layout that Mosaic GPU has no fast load for"),
+    "gpu-accumulator": (simulated(product(plain=True), X, Y), "Only plgpu.wgmma adds to it"),
     "gpu-outside": (simulated(by_blocks(straight, grid=5), V), "[512:640] of an array of shape (512,)"),
 }  # fmt: skip
 CURES = {

@@ -195,6 +195,28 @@ ROWS = (
         "readers call plgpu.barrier_arrive on it, and the copying warpgroup waits for it.",
     ),
     Row(
+        "gpu-barrier-ahead",
+        r"is awaiting phase \d+, but barrier is already at phase \d+",
+        "A barrier has completed once more than a warpgroup that waits for it has noticed: it counts an arrival too "
+        "many.",
+        "count the arrivals at the barrier: those of the copies that name it, and each plgpu.barrier_arrive. Together "
+        "they must be num_arrivals for each plgpu.barrier_wait.",
+    ),
+    Row(
+        "gpu-load-vector",
+        r"Only optimized transfers to SMEM supported",
+        "Part of an array in GPU memory is loaded into registers in a layout that Mosaic GPU has no fast load for, "
+        "such as a vector for the columns of an accumulator.",
+        "load it by name: plgpu.load(b_gmem.at[columns], layout=plgpu.Layout.WGMMA.reduce(0), optimized=False), or "
+        "copy it to shared memory first.",
+    ),
+    Row(
+        "gpu-accumulator",
+        r"Accumulator shape \(\S*\) does not match value shape",
+        "The kernel stores a value to an accumulator of wgmma, as with acc_ref[...] += x. Only plgpu.wgmma adds to it.",
+        "multiply with plgpu.wgmma(acc_ref, x_smem, y_smem), whose operands lie in shared memory.",
+    ),
+    Row(
         "gpu-outside",
         r"Out-of-bounds (?P<how>read|swap|store) of HostAllocationKey.*?range=(?P<slice>\[[^\]]*\]).*?"
         r"buffer has shape \((?P<shape>[^)]*)\)",
