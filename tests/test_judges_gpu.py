@@ -1,5 +1,6 @@
 """The judges of GPU kernels before planted bugs: who refuses which, in which words. The bugs are in gpu_zoo.py."""
 
+import functools
 import re
 
 import jax
@@ -80,6 +81,39 @@ def test_a_copy_in_a_race_is_known_without_its_source():
     said = judges.judge_gpu(doubled, lambda x: 2 * x, V)[-1]
     assert said.message.endswith("may not see the new values yet: line 5, then line 6.")
     assert said.next == "call plgpu.commit_smem() between the two."
+
+
+def multiplied(x, y, awaited):
+    """x @ y in two steps of K through the same shared memory; ``awaited`` is what follows each wgmma."""
+
+    def kernel(x_gmem, y_gmem, o_gmem, x_smem, y_smem, arrived):
+        def summed(acc_ref):
+            @pl.loop(0, 2)
+            def _add(step):
+                plgpu.copy_gmem_to_smem(x_gmem.at[:, pl.ds(step * 64, 64)], x_smem, arrived)
+                plgpu.copy_gmem_to_smem(y_gmem.at[pl.ds(step * 64, 64)], y_smem, arrived)
+                plgpu.barrier_wait(arrived)
+                plgpu.wgmma(acc_ref, x_smem, y_smem)
+                awaited()
+
+            return acc_ref[...]
+
+        o_gmem[...] = pl.run_scoped(summed, plgpu.ACC((64, 128), jnp.float32))
+
+    scratch = [plgpu.SMEM((64, 64), x.dtype), plgpu.SMEM((64, 128), x.dtype), plgpu.Barrier(num_arrivals=2)]
+    return plgpu.kernel(kernel, out_type=jax.ShapeDtypeStruct((64, 128), jnp.float32), scratch_types=scratch)(x, y)
+
+
+def test_a_loop_that_never_waits_for_wgmma_is_refused_for_its_code():
+    """The simulator finds the values of both right."""
+    x, y = jnp.ones((64, 128), jnp.bfloat16), jnp.ones((128, 128), jnp.bfloat16)
+    for awaited, passed in ((lambda: plgpu.wgmma_wait(0), True), (lambda: None, False)):
+        numbers, races, *_ = judges.judge_gpu(
+            functools.partial(multiplied, awaited=awaited),
+            lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32), x, y,
+        )  # fmt: skip
+        assert (numbers.passed, races.passed) == (True, passed)
+        assert passed or "copies to shared memory that wgmma may still be reading" in races.message
 
 
 def test_a_race_that_cannot_be_read_is_still_one():

@@ -1,4 +1,10 @@
-"""What a Mosaic GPU kernel copies for wgmma, read from its code: arrays narrower than a unit that TMA copies."""
+"""What a Mosaic GPU kernel copies for wgmma, read from its code.
+
+It finds arrays narrower than a unit that TMA copies, and loops whose next copies overwrite what wgmma still reads. The
+simulator shows neither: it copies any array, and takes wgmma for something that is done at once.
+"""
+
+from collections.abc import Iterator
 
 import jax
 
@@ -30,6 +36,30 @@ def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
                     f"pad the array to {columns} columns, or multiply it in plain JAX.",
                 )
     return None
+
+
+def overwritten(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
+    """Report a loop that copies to shared memory, multiplies from there with wgmma, and never waits for wgmma."""
+    for kernel in grid.pallas_calls(jaxpr.jaxpr):
+        for body in (body for inner in jaxprs.inside(kernel) for body in _loop_bodies(inner)):
+            names = {eqn.primitive.name for eqn in body.eqns}
+            filled = [eqn.invars[1] for eqn in body.eqns if eqn.primitive.name == "copy_gmem_to_smem"]
+            read = [v for eqn in body.eqns if eqn.primitive.name == "wgmma_ref" for v in eqn.invars[1:]]
+            both = [v for v in filled if jaxprs.is_variable(v) and v in read]
+            if both and not names & {"wgmma_wait", "wgmma_accumulator_deref_p"}:
+                return Complaint(
+                    "The next step of a loop copies to shared memory that wgmma may still be reading: plgpu.wgmma only "
+                    "starts the multiplication. The simulator takes it for done at once; a GPU computes garbage.",
+                    "call plgpu.wgmma_wait(0) behind plgpu.wgmma, before anything is copied there again.",
+                )
+    return None
+
+
+def _loop_bodies(jaxpr) -> Iterator:
+    """Yield the bodies of all loops of a kernel."""
+    for eqn in jaxprs.equations(jaxpr):
+        if eqn.primitive.name in ("scan", "while"):
+            yield from jaxprs.bodies(eqn)
 
 
 def _aval(v) -> tuple:

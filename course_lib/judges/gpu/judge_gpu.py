@@ -2,7 +2,8 @@
 
 numbers   JAX's GPU simulator: threads, barriers, TMA, memory that starts as NaN, accesses past an array, a kernel that
           waits for ever
-races     the same run, with vector clocks: whether two accesses to one place are ordered
+races     the same run, with vector clocks: whether two accesses to one place are ordered; and loops without a wait for
+          wgmma, which the run does not show
 compiler  ``compile_gpu``: refusals, register spills, and wgmma that ptxas serializes; copies of arrays that are
           narrower than a unit, which ptxas accepts and an H100 gets wrong
 
@@ -49,7 +50,7 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
         calls = {eqn.primitive.name for eqn in grid.pallas_calls(jaxpr.jaxpr)}
         if not calls:
             nothing = "The function contains no kernel: nothing calls plgpu.kernel or pl.pallas_call."
-            return [complained("numbers", Complaint(nothing))]
+            return [complained("numbers", Complaint(nothing, "let plgpu.kernel run one on blocks of the arrays."))]
         if "pallas_call" in calls:
             jaxpr, result = _traced(trial, gpu, simulated=False)
             read = grid.walk_traced(jaxpr, trial.args, result)
@@ -58,7 +59,7 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
             got, raced = Traced(jaxpr, result).run(True, trial.args), gpu_blocks.written_twice(read)
         else:
             got, printed = _simulated(jaxpr, trial.args, gpu)
-            raced = gpu_races.complaint(printed, jaxpr) if printed is not None else None
+            raced = gpu_races.complaint(printed, jaxpr) if printed is not None else gpu_copies.overwritten(jaxpr)
     except Exception as error:
         if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints and continues
             return [complained("races", gpu_races.complaint(said, jaxpr))]
