@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 
+from course_lib.compiler.child import gpu_service
+
 CLONE = pathlib.Path(__file__).resolve().parents[3]
 INSTALL = "To get it, as root: apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora)."
 _COURSE = "/course"  # where the library is inside the box
@@ -55,6 +57,8 @@ def command(*, lessons: bool, disk_bytes: int = 1 << 20) -> list[str]:
     files += [(path, path) for path in ("/etc/ld.so.cache", "/etc/alternatives") if os.path.exists(path)]
     if lessons:
         files.append(("/sys", "/sys"))  # libtpu reads the list of processors from it, and aborts without it
+        gpu = gpu_service.extra_folder()  # the GPU's compiler, beside the environment
+        files += [] if gpu is None else [(gpu, gpu)]
     links = [("usr/lib", "/lib"), ("usr/lib64", "/lib64"), ("usr/bin", "/bin")]
     environment = {
         "HOME": "/tmp", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": _COURSE,
