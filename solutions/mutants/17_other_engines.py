@@ -1,0 +1,336 @@
+# Wrong answers to the exercises of lesson 17: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+
+# %% answer="17.1" name="every TPU has them" judge="exercise" says="Does\\s+a\\s+v5e\\s+have\\s+one"
+# -    "words_v5e": "TensorCore",
+# +    "words_v5e": "SparseCore",
+
+
+# %% answer="17.1" name="SparseCores for everything" judge="exercise" says="multiply\\s+two\\s+matrices\\s+with"
+# -    "layer": "TensorCore",
+# +    "layer": "SparseCore",
+
+
+# %% answer="17.1" name="a mask for each label" judge="exercise" says="add\\s+to\\s+an\\s+element\\s+that\\s+a\\s+lane\\s+names"
+# -    "votes": "SparseCore",
+# +    "votes": "TensorCore",
+
+
+# %% answer="17.1" name="the back end that stays" judge="exercise" says="say\\s+themselves\\s+what\\s+is\\s+copied"
+# -    "softmax_a100": "Triton",
+# +    "softmax_a100": "Mosaic GPU",
+
+
+# %% answer="17.1" name="one road to every GPU" judge="exercise" says="neither\\s+TMA\\s+copies\\s+nor\\s+wgmma"
+# -    "matmul_h100": "Mosaic GPU",
+# +    "matmul_h100": "Triton",
+
+
+# %% answer="17.2" name="subcores of one core" judge="protocol" says="divide\\s+the\\s+work\\s+by\\s+both\\s+axes"
+# -    share = indices.size // (mesh.num_cores * mesh.num_subcores)
+# +    share = indices.size // mesh.num_subcores
+
+# -        mine = pl.ds((core * mesh.num_subcores + subcore) * share, share)
+# +        mine = pl.ds(subcore * share, share)
+
+
+# %% answer="17.2" name="the axes the wrong way round" judge="protocol" says="outside|nothing\\s+orders|reach"
+# -        mine = pl.ds((core * mesh.num_subcores + subcore) * share, share)
+# +        mine = pl.ds((core * mesh.num_cores + subcore) * share, share)
+
+
+# %% answer="17.2" name="everybody reads all indices" judge="budget" says="The\\s+SparseCores\\s+read"
+# -        pltpu.sync_copy(indices_hbm.at[mine], indices_ref)
+# -        pltpu.sync_copy(table_hbm.at[indices_ref], rows_ref)
+# +        pltpu.sync_copy(indices_hbm, indices_ref)
+# +        pltpu.sync_copy(table_hbm.at[indices_ref.at[mine]], rows_ref)
+
+# -            pltpu.VMEM((share,), jnp.int32),
+# +            pltpu.VMEM(indices.shape, jnp.int32),
+
+
+# %% answer="17.2" name="not awaited" judge="protocol" says="reads\\s+rows_ref(?s:.)*before\\s+the\\s+copy\\s+into\\s+it"
+# -    def lookup_kernel(table_hbm, indices_hbm, o_hbm, indices_ref, rows_ref):
+# +    def lookup_kernel(table_hbm, indices_hbm, o_hbm, indices_ref, rows_ref, sem):
+
+# -        pltpu.sync_copy(indices_hbm.at[mine], indices_ref)
+# -        pltpu.sync_copy(table_hbm.at[indices_ref], rows_ref)
+# -        pltpu.sync_copy(rows_ref, o_hbm.at[mine])
+# +        pltpu.sync_copy(indices_hbm.at[mine], indices_ref)
+# +        pltpu.async_copy(table_hbm.at[indices_ref], rows_ref, sem)
+# +        pltpu.sync_copy(rows_ref, o_hbm.at[mine])
+
+# -            pltpu.VMEM((share, table.shape[1]), table.dtype),
+# +            pltpu.VMEM((share, table.shape[1]), table.dtype),
+# +            pltpu.SemaphoreType.DMA,
+
+
+# %% answer="17.2" name="for a v6e alone" judge="protocol" says="for\\s+a\\s+v5p(?s:.)*how\\s+the\\s+work\\s+is\\s+divided"
+# -    share = indices.size // (mesh.num_cores * mesh.num_subcores)
+# +    share = indices.size // 32
+
+
+# %% answer="17.2" name="rows in order" judge="numbers" says="it\\s+should\\s+be"
+# -        pltpu.sync_copy(table_hbm.at[indices_ref], rows_ref)
+# +        pltpu.sync_copy(table_hbm.at[pl.ds(0, share)], rows_ref)
+
+
+# %% answer="17.2" name="XLA fetches, the kernel copies" judge="budget" says="XLA's\\s+gather,\\s+outside\\s+the\\s+kernel"
+def lookup(table, indices):
+    mesh = subcores()
+    share = indices.size // (mesh.num_cores * mesh.num_subcores)
+
+    def copy_kernel(rows_hbm, o_hbm, rows_ref):
+        me = lax.axis_index("core") * mesh.num_subcores + lax.axis_index("subcore")
+        mine = pl.ds(me * share, share)
+        pltpu.sync_copy(rows_hbm.at[mine], rows_ref)
+        pltpu.sync_copy(rows_ref, o_hbm.at[mine])
+
+    rows = jnp.take(table, indices, axis=0, mode="clip")
+    scratch = [pltpu.VMEM((share, table.shape[1]), table.dtype)]
+    return pl.kernel(copy_kernel, out_type=rows, mesh=mesh, scratch_types=scratch)(rows)
+
+
+# %% answer="17.2" name="the library" judge="exercise" says="outside\\s+the\\s+kernel:\\s+max,\\s+min"
+def lookup(table, indices):
+    from course_lib.kernels import sparse_core
+
+    return sparse_core.gather_rows(table, indices)
+
+
+# %% answer="17.3" name="the gather alone" judge="exercise" says="leaves\\s+out\\s+what\\s+XLA\\s+does"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "1024 bytes", "packed": "192 bytes", "widest": 40}
+
+
+# %% answer="17.3" name="bytes, not granules" judge="exercise" says="no\\s+whole\\s+number\\s+of\\s+granules"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "1024 bytes", "packed": "752 bytes", "widest": 42}
+
+
+# %% answer="17.3" name="a third of 512 bytes" judge="exercise" says="How\\s+many\\s+granules\\s+do\\s+they\\s+take"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 42}
+
+
+# %% answer="17.3" name="only what is read" judge="exercise" says="It\\s+does\\s+both"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "512 bytes", "packed": "800 bytes", "widest": 40}
+
+
+# %% answer="17.4" name="rows by a vector store" judge="exercise" says="How\\s+large\\s+is\\s+what\\s+this\\s+line\\s+adds"
+# -    "B": "stream.indirect.scatter.add.f32",
+# +    "B": "vst.idx.add",
+
+
+# %% answer="17.4" name="lanes by a stream" judge="exercise" says="adds\\s+whole\\s+rows\\s+to\\s+shared\\s+memory"
+# -    "D": "vst.idx.add",
+# +    "D": "stream.indirect.scatter.add.f32",
+
+
+# %% answer="17.4" name="C stores" judge="exercise" says="before\\s+anything\\s+is\\s+stored"
+# -    "C": "vunique",
+# +    "C": "vst.idx.add",
+
+
+# %% answer="17.4" name="a subcore's share at once" judge="exercise" says="share\\s+of\\s+the\\s+1,024\\s+labels"
+# -    "labels": 8,
+# +    "labels": 32,
+
+
+# %% answer="17.5" name="as on a TPU" judge="exercise" says="Does\\s+anything\\s+order\\s+them\\s+on\\s+a\\s+GPU"
+# -    "column_sums": "a race",
+# +    "column_sums": "right",
+
+
+# %% answer="17.5" name="the edge is padded" judge="exercise" says="Do\\s+512\\s+divide\\s+1,000"
+# -    "doubled": "out of bounds",
+# +    "doubled": "right",
+
+
+# %% answer="17.5" name="nothing passes between steps" judge="exercise" says="what\\s+would\\s+Triton\\s+put\\s+VMEM\\s+into"
+# -    "squared": "refused",
+# +    "squared": "right",
+
+
+# %% answer="17.5" name="384 is a multiple of 128" judge="exercise" says="which\\s+numbers\\s+of\\s+elements\\s+does\\s+Triton\\s+take"
+# -    "wide": "refused",
+# +    "wide": "right",
+
+
+# %% answer="17.6" name="as it was" judge="races" says="written\\s+again\\s+while\\s+TMA\\s+may\\s+still\\s+be\\s+storing"
+# -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+
+
+# %% answer="17.6" name="the wait comes after the store" judge="races" says="written\\s+again\\s+while\\s+TMA"
+# -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+# -        o_smem[...] = 2 * x_smem[...]
+# +        o_smem[...] = 2 * x_smem[...]
+# +        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+
+
+# %% answer="17.6" name="waits for all copies but one" judge="races" says="written\\s+again\\s+while\\s+TMA"
+# -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+# +        plgpu.wait_smem_to_gmem(1, wait_read_only=True)
+
+
+# %% answer="17.6" name="another commit" judge="races" says="written\\s+again\\s+while\\s+TMA"
+# -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+# +        plgpu.commit_smem()
+
+
+# %% answer="17.6" name="the last wait moves" judge="numbers" says="ends\\s+while\\s+TMA"
+# -        plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[here])
+# -    plgpu.wait_smem_to_gmem(0)
+# +        plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[here])
+
+
+# %% answer="17.6" name="no commit any more" judge="races" says="commit_smem\\(\\)\\s+between\\s+the\\s+two"
+# -        o_smem[...] = 2 * x_smem[...]
+# -        plgpu.commit_smem()
+# +        o_smem[...] = 2 * x_smem[...]
+
+
+# %% answer="17.6" name="without TMA" judge="exercise" says="TMA\\s+does\\s+not\\s+copy\\s+both"
+def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
+    for piece in range(2):
+        here = pl.ds((2 * lax.axis_index("i") + piece) * PIECE, PIECE)
+        o_gmem[here] = 2 * x_gmem[here]
+
+
+# %% answer="17.7" name="one arrival" judge="numbers" says="let\\s+num_arrivals\\s+count\\s+all\\s+copies"
+# -            plgpu.Barrier(num_arrivals=2),
+# +            plgpu.Barrier(num_arrivals=1),
+
+
+# %% answer="17.7" name="no wait for the copies" judge="numbers" says="barrier_wait\\s+for\\s+every\\s+completion"
+# -                plgpu.barrier_wait(arrived)
+
+
+# %% answer="17.7" name="no wait for wgmma" judge="races" says="wgmma\\s+may\\s+still\\s+be\\s+reading"
+# -                plgpu.wgmma_wait(0)
+
+
+# %% answer="17.7" name="rows and columns of the grid" judge="numbers" says="Nothing\\s+has\\s+written\\s+this\\s+memory"
+# -        rows = pl.ds(lax.axis_index("i") * bm, bm)
+# -        columns = pl.ds(lax.axis_index("j") * bn, bn)
+# +        rows = pl.ds(lax.axis_index("j") * bm, bm)
+# +        columns = pl.ds(lax.axis_index("i") * bn, bn)
+
+
+# %% answer="17.7" name="no commit" judge="races" says="commit_smem\\(\\)\\s+between\\s+the\\s+two"
+# -        o_smem[...] = y.astype(o_smem.dtype)
+# -        plgpu.commit_smem()
+# +        o_smem[...] = y.astype(o_smem.dtype)
+
+
+# %% answer="17.7" name="no wait at the end" judge="numbers" says="ends\\s+while\\s+TMA"
+# -        plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[rows, columns])
+# -        plgpu.wait_smem_to_gmem(0)
+# +        plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[rows, columns])
+
+
+# %% answer="17.7" name="relu, then the bias" judge="numbers" says="it\\s+should\\s+be"
+# -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
+# +        y = jnp.maximum(sums, 0) + bias_of(b_gmem, columns, sums.shape)
+
+
+# %% answer="17.7" name="the first columns' bias" judge="numbers" says="it\\s+should\\s+be"
+# -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
+# +        y = jnp.maximum(sums + bias_of(b_gmem, pl.ds(0, bn), sums.shape), 0)
+
+
+# %% answer="17.7" name="one step too few" judge="numbers" says="it\\s+should\\s+be"
+# -            @pl.loop(0, k // bk)
+# +            @pl.loop(0, k // bk - 1)
+
+
+# %% answer="17.7" name="bias and relu outside" judge="exercise" says="outside\\s+the\\s+kernel"
+# -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
+# +        y = sums
+
+# -    return plgpu.kernel(
+# +    y = plgpu.kernel(
+
+# -    )(x, w, b)
+# +    )(x, w, b)
+# +    return jnp.maximum(y + b, 0)
+
+
+# %% answer="17.8" name="the gate's own derivative" judge="numbers" says="dg\\s+has\\s+s,\\s+not\\s+s"
+# -    dg_ref[...] = cotangent_ref[...] * x_ref[...] * s * (1 - s)
+# +    dg_ref[...] = cotangent_ref[...] * x_ref[...] * s
+
+
+# %% answer="17.8" name="no cotangent" judge="numbers" says="without\\s+the\\s+cotangent"
+# -    dx_ref[...] = cotangent_ref[...] * s
+# +    dx_ref[...] = s
+
+
+# %% answer="17.8" name="gradients the wrong way round" judge="numbers" says="dx\\s+and\\s+dg\\s+are\\s+swapped"
+# -    return pl.pallas_call(gate_gradient_kernel, out_shape=(like, like))(*saved, cotangent)
+# +    dx, dg = pl.pallas_call(gate_gradient_kernel, out_shape=(like, like))(*saved, cotangent)
+# +    return dg, dx
+
+
+# %% answer="17.8" name="the backward pass in plain JAX" judge="exercise" says="part\\s+of\\s+the\\s+gradient\\s+is\\s+not\\s+in\\s+a\\s+kernel"
+# -    like = jax.ShapeDtypeStruct(cotangent.shape, cotangent.dtype)
+# -    return pl.pallas_call(gate_gradient_kernel, out_shape=(like, like))(*saved, cotangent)
+# +    x, g = saved
+# +    s = jax.nn.sigmoid(g)
+# +    return cotangent * s, cotangent * x * s * (1 - s)
+
+
+# %% answer="17.8" name="saves y for x" judge="numbers" says="it\\s+should\\s+be"
+# -    return gated(x, g), (x, g)
+# +    y = gated(x, g)
+# +    return y, (y, g)
+
+
+# %% answer="17.9" name="no barrier behind the zeros" judge="protocol" says="subcore_barrier"
+# -        plsc.subcore_barrier()  # all of the sum is zero
+
+
+# %% answer="17.9" name="no barrier behind the sum" judge="protocol" says="subcore_barrier"
+# -        plsc.subcore_barrier()  # all rows have been added
+
+
+# %% answer="17.9" name="writes in place of adding" judge="protocol" says="nothing\\s+says\\s+which\\s+of\\s+them\\s+stays"
+# -            pltpu.sync_copy(rows_ref, sums_shared.at[segments_ref], add=True)
+# +            pltpu.sync_copy(rows_ref, sums_shared.at[segments_ref])
+
+
+# %% answer="17.9" name="not cleared" judge="numbers" says="it\\s+should\\s+be"
+# -        pltpu.sync_copy(rows_ref.at[pl.ds(0, mine)], sums_shared.at[stripe])
+
+
+# %% answer="17.9" name="the library adds up outside" judge="exercise" says="outside\\s+the\\s+kernel"
+def segment_sum(rows, segments):
+    from course_lib.kernels import sparse_core
+
+    return sparse_core.scatter_add(rows, segments, 512)
+
+
+# %% answer="17.9" name="some lanes are not cleared" judge="numbers" says="Nothing\\s+has\\s+written\\s+this\\s+memory"
+# -            @pl.loop(0, part, step=lanes)
+# +            @pl.loop(0, part - lanes, step=lanes)
+
+
+# %% answer="17.10" name="as given" judge="exercise" says="above par"
+def bags(table, indices):
+    return fetched_bags(table, indices)
+
+
+# %% answer="17.10" name="no barrier behind the table" judge="protocol" says="subcore_barrier"
+# -        plsc.subcore_barrier()  # the whole table is there
+
+
+# %% answer="17.10" name="adds to what was there" judge="numbers" says="it\\s+should\\s+be"
+# -            pltpu.sync_copy(table_shared.at[indices_ref], sums_ref, add=k > 0)
+# +            pltpu.sync_copy(table_shared.at[indices_ref], sums_ref, add=True)
+
+
+# %% answer="17.10" name="bags of neighbors" judge="numbers" says="it\\s+should\\s+be"
+# -            here = pl.ds(k * count + subcore * mine, mine)
+# +            here = pl.ds(8 * subcore * mine + k * mine, mine)
