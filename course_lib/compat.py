@@ -174,7 +174,7 @@ def line_at(source_info) -> str:
 def place_of(eqn) -> tuple[str, int] | None:
     """Return the file and the line that JAX names as the source of an equation; None if it knows none."""
     source = eqn.source_info
-    frame = _source_info.user_frame(source.traceback) if source is not None else None
+    frame = next(iter(_source_info.user_frames(source.traceback)), None) if source is not None else None
     return None if frame is None else (frame.file_name, frame.start_line)
 
 

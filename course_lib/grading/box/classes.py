@@ -104,9 +104,9 @@ _CLASSES = {
 ACCUMULATOR = "accumulator"
 
 
-def accumulator_type() -> type:
-    """Return the class of the type of an accumulator of wgmma."""
-    return importlib.import_module("jax._src.pallas.mosaic_gpu.core").WGMMAAbstractAccumulatorRef
+def accumulator_type() -> type | None:
+    """Return the class of the type of an accumulator of wgmma; None if this JAX has none."""
+    return getattr(importlib.import_module("jax._src.pallas.mosaic_gpu.core"), "WGMMAAbstractAccumulatorRef", None)
 
 
 # Effects besides those on refs, which are classes above: random numbers, waiting, traces, copies, mutable arrays.
