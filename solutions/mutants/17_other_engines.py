@@ -204,7 +204,7 @@ def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
 # +            plgpu.Barrier(num_arrivals=1),
 
 
-# %% answer="17.7" name="no wait for the copies" judge="numbers" says="barrier_wait\\s+for\\s+every\\s+completion"
+# %% answer="17.7" name="no wait for the copies" judge="numbers" says="barrier_wait\\s+on\\s+the\\s+copy's"
 # -                plgpu.barrier_wait(arrived)
 
 

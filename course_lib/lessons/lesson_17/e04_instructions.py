@@ -162,6 +162,7 @@ _LANES = Predict(
     },
     why="a vector register of a v6e's subcore has 8 lanes of 32 bits.",
     proof=lambda: chips.sparse_cores(CHIP).lanes,
+    stands_above="as a number of other things",
 )
 
 EXERCISE = Exercise(
