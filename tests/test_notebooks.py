@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import build_notebooks
 import building
-from building import BuildError, answers, golf, lessons, picture, run, source, targets
+from building import BuildError, answers, golf, lessons, picture, run, source, targets, widget_state
 
 EXERCISES = sorted((ROOT / "exercises").glob("*.ipynb"))
 GENERATED = [f for folder in ("notebooks", "exercises", "solutions") for f in sorted((ROOT / folder).glob("*.ipynb"))]
@@ -109,7 +109,7 @@ def test_a_folded_output_stays_with_its_folded_source(tree):
     read = source.read_source(tree / "notebooks/src/90_new.py")
     folds = [cell.metadata.get("jupyter", {}) for cell in read.cells]
     assert folds == [{"outputs_hidden": True}, {"source_hidden": True, "outputs_hidden": True}, {}]
-    executed = run.execute(read, tree / "notebooks/src/90_new.py").cells
+    executed = run.execute(read, tree / "notebooks/src/90_new.py")[0].cells
     assert [(cell.execution_count, len(cell.outputs)) for cell in executed] == [(1, 1), (2, 1), (None, 0)]
 
 
@@ -160,7 +160,7 @@ def tree(tmp_path, monkeypatch):
         shutil.copy(ROOT / name, tmp_path / name)
     for folder in ("solutions/src", "exercises", "course_lib/lessons/lesson_90"):
         (tmp_path / folder).mkdir(parents=True)
-    for module in (building, answers, lessons, picture, run, source, targets, build_notebooks):
+    for module in (building, answers, lessons, picture, run, source, targets, widget_state, build_notebooks):
         if hasattr(module, "ROOT"):
             monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
@@ -237,7 +237,8 @@ def test_what_belongs_to_a_lesson_is_built_with_it_and_nothing_else(tree, build)
     assert build("--only", "90") == "5 files built, 5 changed.\n"
     made = {file.relative_to(tree).as_posix() for file in tree.rglob("*") if file.is_file() and file not in before}
     notebooks = {f"{folder}/90_new.ipynb" for folder in ("notebooks", "exercises", "solutions")}
-    assert made == notebooks | {f"course_lib/lessons/lesson_90/{name}.json" for name in ("minutes", "solutions")}
+    about = {f"course_lib/lessons/lesson_90/{name}.json" for name in ("minutes", "solutions")}
+    assert made == notebooks | about | {"build/book_state/90_new.json"}
     assert json.loads((tree / "course_lib/lessons/lesson_90/minutes.json").read_text()) == {"lesson": 5, "exercises": 7}
     assert json.loads((tree / "course_lib/lessons/lesson_90/solutions.json").read_text()) == {"90.1": "x = None\nx = 1"}
     (blank,) = nbformat.read(tree / "exercises/90_new.ipynb", 4).cells

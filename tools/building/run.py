@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from traitlets.config import Config
 
-from building import ROOT, BuildError, relative
+from building import ROOT, BuildError, relative, widget_state
 
 SECONDS_PER_CELL = 120
 # Variables that would change what the cells print.
@@ -35,14 +35,19 @@ def environment() -> dict[str, str]:
     return {"COURSE_SHIPPED": "0"} | kept | ours
 
 
-def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.NotebookNode:
-    """Return a copy with the outputs that a reader without a TPU gets. Raise BuildError with the failed cell."""
+def execute(
+    notebook: nbformat.NotebookNode, source: pathlib.Path
+) -> tuple[nbformat.NotebookNode, widget_state.Pictures]:
+    """Return a copy with the outputs that a reader without a TPU gets, and its pictures with the state of widgets.
+
+    Raises BuildError with the failed cell.
+    """
     executed = copy.deepcopy(notebook)
     folder = source.parent.parent
     client = NotebookClient(
         executed,
         timeout=SECONDS_PER_CELL,
-        store_widget_state=False,
+        store_widget_state=True,
         resources={"metadata": {"path": str(folder)}},
         config=Config(KernelManager={"transport_encryption": "auto"}),  # otherwise each kernel warns that it has none
     )
@@ -52,15 +57,19 @@ def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.N
         cell = next((c for c in executed.cells if c.cell_type == "code" and _failed(c)), None)
         name = cell.id if cell is not None else "?"
         raise BuildError(f"{relative(source)}, cell {name}: {_last_line(error)}") from None
+    models, pictures = widget_state.models_of(executed), []
     for cell in executed.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
+            shown = widget_state.pictures_of(cell, models)  # before their stills take the place of the widgets
             cell.outputs = [_stable(output, cell, source) for output in _joined(cell.outputs)]
             if "outputs-not-stored" in cell.metadata.get("tags", ()):  # they depend on the reader's machine
                 cell.outputs, cell.execution_count = [], None  # a number without an output looks broken
+            else:
+                pictures += shown
     executed.metadata["language_info"] = {"name": "python"}
     executed.metadata.pop("widgets", None)
-    return executed
+    return executed, pictures
 
 
 def _failed(cell) -> bool:

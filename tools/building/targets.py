@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from building import ROOT, BuildError, cycles, glossary, golf, lessons, picture
+from building import ROOT, BuildError, cycles, glossary, golf, lessons, picture, widget_state
 from building.answers import answers_of, without_answers
 from building.run import execute
 from building.source import dump, read_source
@@ -32,15 +32,16 @@ def targets() -> dict[str, Callable[[], Files]]:
 
 
 def notebook(source: pathlib.Path) -> Files:
-    """Return the notebook of a lesson, executed."""
-    executed, shipped = _executed(read_source(source), source)
+    """Return the notebook of a lesson, executed, and keep the state of its widgets for the book."""
+    executed, pictures, shipped = _executed(read_source(source), source)
+    widget_state.keep(source.stem, pictures)
     return {f"notebooks/{source.stem}.ipynb": dump(executed)} | shipped
 
 
 def exercises(source: pathlib.Path) -> Files:
     """Return the exercises of a lesson with answers, executed, and without them; and the answers alone."""
     solved, lesson = read_source(source), f"course_lib/lessons/lesson_{source.stem[:2]}"
-    executed, shipped = _executed(golf.with_scores(solved), source)
+    executed, _, shipped = _executed(golf.with_scores(solved), source)
     executed, scores = golf.without_scores(executed)
     files = {
         f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
@@ -51,11 +52,12 @@ def exercises(source: pathlib.Path) -> Files:
     return files | shipped | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
 
 
-def _executed(notebook, source: pathlib.Path) -> tuple[object, Files]:
-    """Return the executed notebook, and the file of the simulator's cycles if any were computed."""
-    executed, text = cycles.without_cycles(execute(cycles.with_cycles(notebook), source))
+def _executed(notebook, source: pathlib.Path) -> tuple[object, widget_state.Pictures, Files]:
+    """Return the executed notebook, its pictures, and the file of the simulator's cycles if any were computed."""
+    executed, pictures = execute(cycles.with_cycles(notebook), source)
+    executed, text = cycles.without_cycles(executed)
     file = f"course_lib/lessons/lesson_{source.stem[:2]}/cycles_{source.parent.parent.name}.json"
-    return executed, {file: text} if text else {}
+    return executed, pictures, {file: text} if text else {}
 
 
 def minutes_files() -> Files:
