@@ -11,8 +11,8 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build grade leaderboard gradescope lesson bench bench-judges bench-model \
-	op-costs zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book grade leaderboard gradescope lesson bench bench-judges \
+	bench-model op-costs zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -61,6 +61,10 @@ CELLS = notebooks/src solutions/src solutions/mutants
 build:  ## build notebooks, solutions and exercises from their sources (ARGS=…)
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/build_notebooks.py $(ARGS)
+
+book:  ## make the course a static site, build/book/index.html, whose widgets need no kernel (ARGS=--stills: a draft)
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/build_book.py $(ARGS)
 
 lesson:  ## lay out a new lesson: make lesson NAME=07_tiled_matmul
 	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=07_tiled_matmul))
