@@ -26,7 +26,7 @@ TEXT = """# A sample
 
 $$\\frac{2 N^3\\ \\text{FLOPs}}{6 N^2} > x_i$$
 
-<details><summary>Answer</summary>42</details>
+<details><summary>Answer</summary>It was folded.</details>
 
 ## Another part
 

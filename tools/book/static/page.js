@@ -19,10 +19,10 @@
   theme.onclick = () => { courseTheme.next(); name(); };
   name();
 
-  // Paper has nothing to click, and is white.
+  // Paper is white, and has nothing to click: what was folded for a reader to think first is open, folded code is not.
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("main details:not([open])")];
+    opened = [...document.querySelectorAll("main :is(.text details, .predicted):not([open])")];
     for (const fold of opened) fold.open = true;
     courseTheme.show("light");
   });
