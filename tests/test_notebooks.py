@@ -217,6 +217,12 @@ def test_a_source_that_fails_says_which_cell(tree, build, lines, says):
     assert said.startswith("make build: ") and re.search(says, said), said
 
 
+def test_a_cell_that_takes_too_long_is_named(tree, build, monkeypatch):
+    monkeypatch.setattr(run, "SECONDS_PER_CELL", 2)
+    (tree / "notebooks/src/90_slow.py").write_text("# %%\nimport time\ntime.sleep(60)\n")
+    assert re.search(r"90_slow.py, cell \w{8}: it takes longer than 2 s", build("--only", "90_slow"))
+
+
 def test_a_stale_notebook_is_found(tree, build):
     (tree / "notebooks/src/90_new.py").write_text("# %%\n1 + 1\n")
     assert build("--only", "90_new") == "1 files built, 1 changed.\n"

@@ -56,7 +56,9 @@ def execute(
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         cell = next((c for c in executed.cells if c.cell_type == "code" and _failed(c)), None)
         name = cell.id if cell is not None else "?"
-        raise BuildError(f"{relative(source)}, cell {name}: {_last_line(error)}") from None
+        took_too_long = isinstance(error, CellTimeoutError)
+        says = f"it takes longer than {SECONDS_PER_CELL} s" if took_too_long else _last_line(error)
+        raise BuildError(f"{relative(source)}, cell {name}: {says}") from None
     models, pictures = widget_state.models_of(executed), []
     for cell in executed.cells:
         cell.metadata.pop("execution", None)
