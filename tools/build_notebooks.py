@@ -1,6 +1,7 @@
 """Build what is generated.
 
     notebooks/src/NN_topic.py  ->  notebooks/NN_topic.ipynb   executed
+                                   build/book_state/NN_topic.json, which git ignores: for `make book`
     solutions/src/NN_topic.py  ->  solutions/NN_topic.ipynb   executed
                                    exercises/NN_topic.ipynb   answers removed, not executed
                                    course_lib/lessons/lesson_NN/solutions.json, golf.json, minutes.json
@@ -8,7 +9,7 @@
     the titles of all lessons  ->  README.md's table
     a kernel and a verdict     ->  docs/learner.svg
 
-Two builds give the same bytes. `--check` writes nothing and exits with 1 if anything in the tree is out of date.
+Two builds give the same bytes. `--check` writes nothing else and exits with 1 if anything in the tree is out of date.
 """
 
 import argparse

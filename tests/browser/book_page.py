@@ -12,13 +12,10 @@ LIMIT_MS = 20_000
 SEEN = """(live) => live.innerHTML
     + [...live.querySelectorAll("input, select")].map((control) => `${control.value} ${control.checked}`)
     + [...live.querySelectorAll("canvas")].map((canvas) => canvas.toDataURL())"""
-CONTROLS = (
-    "input:checked, input[type=range], select, [role=grid], [tabindex='0'], input, button:not([aria-disabled=true])"
-)
+BUTTON = "button:enabled:not([aria-disabled=true])"
+CONTROLS = f"input:checked, input[type=range], select, [role=grid], [tabindex='0'], input, {BUTTON}"
 KEYS = ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp")
-CLICKED = (
-    "button:not([aria-disabled=true]), label:has(input[type=radio]:not(:checked)), input[type=range], [role=row], td"
-)
+CLICKED = f"{BUTTON}, label:has(input[type=radio]:not(:checked)), input[type=range], [role=row]"
 
 
 @contextlib.contextmanager
@@ -60,12 +57,16 @@ def reacts_to_a_key(live: Locator) -> bool:
     return False
 
 
-def reacts_to_a_click(live: Locator) -> bool:
-    """Whether a click on one of the widget's controls changes what is seen."""
+def reacts_to_the_mouse(live: Locator) -> bool:
+    """Whether a click on one of the widget's controls, or another choice in a menu, changes what is seen."""
     before = live.evaluate(SEEN)
     for control in live.locator(CLICKED).all()[:6]:
-        width, height = control.evaluate("(e) => [e.offsetWidth ?? 9, e.offsetHeight ?? 9]")
+        width, height = control.evaluate("(e) => [e.offsetWidth, e.offsetHeight]")
         control.click(position={"x": width * 0.3, "y": height / 2})
+        if live.evaluate(SEEN) != before:
+            return True
+    for menu in live.locator("select:enabled").all():
+        menu.select_option(index=menu.evaluate("(menu) => (menu.selectedIndex + 1) % menu.options.length"))
         if live.evaluate(SEEN) != before:
             return True
     return False

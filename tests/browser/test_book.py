@@ -4,10 +4,10 @@ import book_samples
 import chromium
 import pytest
 from book import pages, site
-from book_page import draw, open_page, reacts_to_a_click, reacts_to_a_key, serious_faults
+from book_page import draw, open_page, reacts_to_a_key, reacts_to_the_mouse, serious_faults
 from building import targets, widget_state
 from conftest import pinned
-from lesson_files import LESSONS, ROOT
+from lesson_files import LESSONS
 from widget_page import is_too_wide
 
 browser = chromium.browser
@@ -41,7 +41,7 @@ def test_widgets_live_without_a_kernel(page):
     for place in places.all():
         live = draw(place)
         assert place.locator(".still").is_hidden()
-        assert reacts_to_a_key(live) and reacts_to_a_click(live)
+        assert reacts_to_a_key(live) and reacts_to_the_mouse(live)
     chromium.screenshot(page, "book-lesson")
 
 
@@ -156,7 +156,8 @@ def test_paper_has_stills_open_folds_and_no_cut_picture(browser, folder):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("source", ["notebooks/01_hello_kernel", "exercises/01_hello_kernel", "docs/zoo", "index"])
 def test_axe_finds_no_serious_fault(browser, folder, source, dark):
-    with open_page(browser, folder / f"{source}.html", color_scheme="dark" if dark else "light") as page:
+    how = {"color_scheme": "dark" if dark else "light", "reduced_motion": "reduce"}
+    with open_page(browser, folder / f"{source}.html", **how) as page:
         for place in page.locator(".widget").all():
             draw(place)
         assert serious_faults(page) == []
@@ -165,36 +166,31 @@ def test_axe_finds_no_serious_fault(browser, folder, source, dark):
 # The whole book. `make test` has one page with two kinds of widget, above.
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The function that returns the folder of the whole book in which the widgets of one lesson live."""
-    course = pages.course()
-
-    def of(stem):
-        source = f"notebooks/{stem}.ipynb"
-        notebook = course[source].notebook
-        if (state := widget_state.kept(stem, notebook)) is None:
-            targets.notebook(ROOT / f"notebooks/src/{stem}.py")
-            state = widget_state.kept(stem, notebook)
-        folder = tmp_path_factory.mktemp("book") / "book"
-        site.write(folder, *site.files(course, {source: state}))
-        return folder
-
-    return of
+@pytest.fixture
+def lesson(request, tmp_path, monkeypatch):
+    """The page of a lesson, with the state that is kept of its widgets, or after the lesson was executed."""
+    monkeypatch.setenv("COURSE_SHIPPED", "1")
+    stem, course = request.param, pages.course()
+    page = course[f"notebooks/{stem}.ipynb"]
+    if widget_state.kept(stem, page.notebook) is None:
+        targets.build(f"notebooks/{stem}")
+    state = widget_state.kept(stem, page.notebook)
+    assert state is not None, "run `make build`"
+    few = {source: course[source] for source in (pages.FRONT, page.source, pages.INDEX)}
+    site.write(tmp_path / "book", *site.files(few, {page.source: state}))
+    return tmp_path / "book" / page.path
 
 
 @pinned
 @pytest.mark.sweep
-@pytest.mark.parametrize("stem", ["00_start_here", *LESSONS])
-def test_every_widget_of_every_lesson_lives(browser, whole, stem, monkeypatch):
-    """Each draws and reacts to a key and to a click; the page fits a phone and paper and has no serious fault."""
-    monkeypatch.setenv("COURSE_SHIPPED", "1")
-    folder = whole(stem)
-    with open_page(browser, folder / f"notebooks/{stem}.html", viewport={"width": 1400, "height": 900}) as page:
+@pytest.mark.parametrize("lesson", ["00_start_here", *LESSONS], indirect=True)
+def test_every_widget_of_every_lesson_lives(browser, lesson):
+    """Each draws, and reacts to a key and to the mouse; the page fits a phone and paper and has no serious fault."""
+    with open_page(browser, lesson, viewport={"width": 1400, "height": 900}, reduced_motion="reduce") as page:
         for place in page.locator(".widget").all():
             live, kind = draw(place), place.get_attribute("data-kind")
             assert reacts_to_a_key(live), kind
-            assert reacts_to_a_click(live), kind
+            assert reacts_to_the_mouse(live), kind
         assert serious_faults(page) == []
         page.set_viewport_size({"width": 390, "height": 800})
         assert not is_too_wide(page)
