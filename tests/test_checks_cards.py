@@ -8,6 +8,7 @@ import pytest
 from course_lib import checks, environment
 from course_lib.checks import cards
 from course_lib.checks.result import Result
+from course_lib.viz.common import draw
 
 REFUSED = Result(
     id="04.7",
@@ -54,6 +55,11 @@ def test_a_sign_and_a_colour_of_its_own_for_each_outcome():
     found = [cards.verdict(Result(id="01.1", outcome=outcome)) for outcome in cards.SIGNS]
     assert [lines(card)[0] for card in found] == ["✓ 01.1 passed.", "○ 01.1 not yet.", "… 01.1 not attempted."]
     assert len({re.search(r"solid (#\w+)", card)[1] for card in found}) == 3
+
+
+def test_a_verdict_keeps_the_colours_of_a_dark_page():
+    """It has the page's own; only white cards with pictures are inverted there, and text would vanish with them."""
+    assert draw.CARD in draw.DARK and draw.CARD not in cards.card("✓", cards.GREEN, "01.1 passed.", ["words"])
 
 
 def test_lines_of_code_keep_their_places():

@@ -104,7 +104,7 @@ def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
         assert "nbval-check-output" in cell.metadata.tags and cell.source.startswith("checks.check("), cell.id
         (output,) = cell.outputs
         (line,) = output.data["text/plain"].splitlines()
-        assert output.data["text/html"].startswith('<div class="course-card"')
+        assert output.data["text/html"].startswith('<div class="course-verdict"')
         assert line.startswith(f"{cell.id.removesuffix('-check').replace('-', '.')} passed: ")
 
 

@@ -81,7 +81,7 @@ def card(sign: str, colour: str, first: str, lines: Iterable[str]) -> str:
     )
     mark = f'<span aria-hidden="true" style="color: {colour}; font-weight: 700">{sign}</span>'
     body = "".join(f'<div style="margin-top: 3px; white-space: pre-wrap">{line}</div>' for line in lines)
-    return f'<div class="course-card" style="{style}"><div>{mark} {first}</div>{body}</div>'
+    return f'<div class="course-verdict" style="{style}"><div>{mark} {first}</div>{body}</div>'
 
 
 def _words(text: str) -> str:
