@@ -11,6 +11,7 @@ import book_samples
 import nbformat
 import pytest
 from book import BookError, mathml, pages, site, widgets, words
+from book.code import code
 from book.links import Links
 from building import widget_state
 from lesson_files import LESSONS, ROOT
@@ -130,6 +131,19 @@ def test_source_that_is_not_in_the_book_is_plain_text_until_there_is_an_address(
         public.target(lesson, "nowhere.md")
 
 
+def test_a_link_on_the_name_of_a_file_stands_on_the_title_of_its_page():
+    made = whole()[0]
+    assert '<a href="glossary.html">Words</a>' in made["docs/index.html"]
+    assert '<a href="docs/index.html">Find what you need</a>' in made["index.html"]
+
+
+def test_code_has_colours_and_keeps_every_letter():
+    shown = code("@jit\ndef f(x):\n    return x < 'a&b'  # why\n")
+    assert '<span class="b">f</span>(x):\n    <span class="k">return</span> x &lt; <span class="s">\'a&amp;b' in shown
+    assert html.unescape(re.sub("<[^>]+>", "", shown)) == "@jit\ndef f(x):\n    return x < 'a&b'  # why"
+    assert code("a < b", "nonsense") == '<pre class="code"><code>a &lt; b</code></pre>'
+
+
 def test_pictures_from_the_network_are_words():
     notebook, state = book_samples.lesson()
     notebook.cells[0].source += "\n[![Open in Colab](https://example.com/badge.svg)](https://example.com/x)\n"
@@ -184,8 +198,7 @@ def test_the_search_knows_every_section_and_every_word():
     sections = json.loads(re.search(r"sections: (\[.*\])\};", index, re.S)[1])
     listed = json.loads(re.search(r"pages: (\[.*?\]), sections", index)[1])
     found = {(listed[page][0], id): (heading, text) for page, id, heading, text in sections}
-    assert found["docs/glossary.html", "word-lane"][0] == "lane"
-    assert "register" in found["docs/glossary.html", "word-lane"][1]
+    assert found["docs/glossary.html", "word-lane"] == ("lane", words.of_the_lessons().meaning("lane"))
     assert found["docs/zoo.html", "seen-by-nobody"][0] == "Seen by nobody"
     assert {path for path, _ in found} == read().keys()
 

@@ -40,6 +40,11 @@ class Links:
             return page.to(source)
         return self._public_source(source)
 
+    def title(self, page: Page, link: str, text: str) -> str | None:
+        """Return the title of the page that a link leads to, for a link that stands on the name of the page's file."""
+        other = self.pages.get(posixpath.normpath(posixpath.join(page.folder, link)))
+        return other.title if other and text == link else None
+
     def picture(self, page: Page, link: str) -> str | None:
         """Return where a picture is; None for one from elsewhere, because a page loads nothing from the network."""
         return None if _ELSEWHERE.match(link) else self.target(page, link)

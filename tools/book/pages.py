@@ -67,8 +67,11 @@ def lessons_and_exercises(pages: dict[str, Page]) -> list[str]:
 
 
 def menu(pages: dict[str, Page]) -> list[tuple[str, list[str]]]:
-    """Return (section of docs/README.md, the sources of its pages); the first section that names a page has it."""
-    groups, seen = [], set()
+    """Return (section of docs/README.md, the sources of its pages); the first section that names a page has it.
+
+    The index itself is the first page of all.
+    """
+    groups, seen = [], {INDEX}
     for section in re.split(r"^## ", pages[INDEX].text, flags=re.M)[1:]:
         heading, _, rows = section.partition("\n")
         linked = [posixpath.normpath(posixpath.join("docs", link)) for link in _LINK.findall(rows)]
@@ -76,7 +79,7 @@ def menu(pages: dict[str, Page]) -> list[tuple[str, list[str]]]:
         seen |= set(new)
         if new:
             groups.append((heading.strip(), new))
-    return groups
+    return [(heading, [INDEX, *group] if group is groups[0][1] else group) for heading, group in groups]
 
 
 def neighbours(pages: dict[str, Page]) -> Iterator[tuple[Page, Page | None, Page | None]]:

@@ -43,10 +43,10 @@ class Writer:
                 self._lead(token.children)
                 if tokens[number - 1].type == "heading_open":
                     self._begin_section(tokens[number - 1], token)
-                else:
+                elif self.sections[-1].level != _WORD:
                     self.sections[-1].text.append(_plain(token))
             elif token.type == "tr_open" and self.page.source == glossary.PATH:
-                self._place_word(token, tokens[number + 2])
+                self._place_word(token, tokens[number + 2], tokens[number + 5])
         return _PARSER.renderer.render(tokens, _PARSER.options, {})
 
     def _begin_section(self, opening: Token, inline: Token) -> None:
@@ -63,11 +63,11 @@ class Writer:
         else:
             self.sections.append(Section(id, heading, level))
 
-    def _place_word(self, row: Token, word: Token) -> None:
+    def _place_word(self, row: Token, word: Token, meaning: Token) -> None:
         """Give a row of the glossary an id, and make it a section of its own for the search."""
         if id := self.links.words.place(word.content):
             row.attrSet("id", id)
-            self.sections.append(Section(id, _plain(word), _WORD))
+            self.sections.append(Section(id, _plain(word), _WORD, [_plain(meaning)]))
 
     def _lead(self, tokens: list[Token]) -> None:
         """Replace where links and pictures of a line lead; what leads out of the book becomes plain text."""
@@ -80,6 +80,8 @@ class Writer:
                 if link is None:
                     token.tag, token.attrs = "span", {}
                     continue
+                if title := self.links.title(self.page, token.attrs["href"], text):
+                    tokens[number + 1].type, tokens[number + 1].content = "text", title
                 token.attrs["href"] = link
                 if "#word-" in link:
                     token.attrs["title"] = self.links.words.meaning(text)
