@@ -5,15 +5,17 @@ import html
 import json
 import posixpath
 import re
+import sys
 from html.parser import HTMLParser
 
 import book_samples
+import build_book
 import nbformat
 import pytest
 from book import BookError, mathml, pages, site, widgets, words
 from book.code import code
 from book.links import Links
-from building import widget_state
+from building import lessons, run, widget_state
 from lesson_files import LESSONS, ROOT
 
 PUBLIC = {"repo": "owner/name", "tag": "v1"}
@@ -144,6 +146,19 @@ def test_code_has_colours_and_keeps_every_letter():
     assert code("a < b", "nonsense") == '<pre class="code"><code>a &lt; b</code></pre>'
 
 
+def test_a_notebooks_page_says_where_to_run_it(monkeypatch):
+    made = whole()[0]
+    for page in ("notebooks/02_the_machine", "exercises/02_the_machine"):
+        assert (
+            f"<code>make lab</code> in a clone of the course, then open <code>{page}.ipynb</code>"
+            in made[f"{page}.html"]
+        )
+        assert "colab.research" not in made[f"{page}.html"]
+    monkeypatch.setattr(lessons, "address", lambda: PUBLIC)
+    address = "https://colab.research.google.com/github/owner/name/blob/v1/exercises/01_hello_kernel.ipynb"
+    assert f'<a href="{address}">open it in Colab</a>' in book_samples.book()[0]["exercises/01_hello_kernel.html"]
+
+
 def test_pictures_from_the_network_are_words():
     notebook, state = book_samples.lesson()
     notebook.cells[0].source += "\n[![Open in Colab](https://example.com/badge.svg)](https://example.com/x)\n"
@@ -261,3 +276,56 @@ def test_what_is_kept_belongs_to_the_pictures_of_the_notebook(kept):
 def test_what_is_kept_is_out_of_date_when_the_python_of_a_widget_changes(kept, monkeypatch):
     monkeypatch.setattr(widget_state, "_makers", lambda name: "another version")
     assert widget_state.kept("90_new", kept[0]) is None
+
+
+@pytest.fixture
+def make_book(kept, tmp_path, monkeypatch, capsys):
+    """The command, in this process, for the small book: what it prints, and the message it ends with, if there is one.
+
+    The state of its lesson is kept as that of 01_hello_kernel.
+    """
+    course = book_samples.course(kept[0])
+    monkeypatch.setattr(pages, "course", lambda: course)
+    (tmp_path / "90_new.json").rename(tmp_path / "01_hello_kernel.json")
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["build_book.py", "--out", str(tmp_path / "book"), *arguments])
+        try:
+            build_book.main()
+        except SystemExit as ended:
+            return capsys.readouterr().out + str(ended.code)
+        return capsys.readouterr().out
+
+    return command
+
+
+def test_the_command_takes_the_state_that_is_kept(make_book, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_book, "build", lambda only: pytest.fail("it has to execute nothing"))
+    assert make_book() == f"6 pages: open {tmp_path}/book/index.html\n"
+    assert 'data-kind="GridPlayer"' in (tmp_path / "book/notebooks/01_hello_kernel.html").read_text()
+    assert make_book("--stills").startswith("6 pages")
+    assert "data-kind" not in (tmp_path / "book/notebooks/01_hello_kernel.html").read_text()
+
+
+def test_the_command_executes_a_lesson_without_state_once(make_book, tmp_path, monkeypatch):
+    (tmp_path / "01_hello_kernel.json").rename(tmp_path / "elsewhere")
+    executed = []
+    monkeypatch.setattr(build_book, "build", executed.append)
+    says = "notebooks/01_hello_kernel.ipynb shows other pictures than its source draws here: run `make build` first."
+    assert make_book() == f"make book: {says}" and not (tmp_path / "book").exists()
+    monkeypatch.setattr(
+        build_book, "build", lambda _: (tmp_path / "elsewhere").rename(tmp_path / "01_hello_kernel.json")
+    )
+    assert make_book().startswith("6 pages") and executed == ["notebooks/01_hello_kernel"]
+
+
+def test_a_lesson_that_is_executed_keeps_its_state(tmp_path, monkeypatch):
+    """As a build does, and the notebook that it stores has the stills to which the state belongs."""
+    monkeypatch.setattr(widget_state, "FOLDER", str(tmp_path))
+    code = "from course_lib import viz\nladder = viz.memory_ladder()\nladder.bytes = 4096\nladder"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code, id="one")])
+    executed, pictures = run.execute(notebook, ROOT / "notebooks/src/90_new.py")
+    widget_state.keep("90_new", pictures)
+    (widget,) = widget_state.kept("90_new", executed)
+    assert widget["class"].endswith(".MemoryLadder") and widget["values"]["bytes"] == 4096
+    assert "widgets" not in executed.metadata and "_esm" not in json.dumps(pictures)
