@@ -61,10 +61,11 @@ def reacts_to_the_mouse(live: Locator) -> bool:
     """Whether a click on one of the widget's controls, or another choice in a menu, changes what is seen."""
     before = live.evaluate(SEEN)
     for control in live.locator(CLICKED).all()[:6]:
-        width, height = control.evaluate("(e) => [e.offsetWidth, e.offsetHeight]")
-        control.click(position={"x": width * 0.3, "y": height / 2})
-        if live.evaluate(SEEN) != before:
-            return True
+        for share in (0.2, 0.8):  # a slider may be at one of the two already
+            width, height = control.evaluate("(e) => [e.offsetWidth, e.offsetHeight]")
+            control.click(position={"x": width * share, "y": height / 2})
+            if live.evaluate(SEEN) != before:
+                return True
     for menu in live.locator("select:enabled").all():
         menu.select_option(index=menu.evaluate("(menu) => (menu.selectedIndex + 1) % menu.options.length"))
         if live.evaluate(SEEN) != before:
