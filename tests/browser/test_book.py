@@ -123,6 +123,14 @@ def test_a_page_fits_a_phone(browser, folder, source):
         chromium.screenshot(page, f"book-phone-{source.replace('/', '-')}")
 
 
+def test_what_a_search_finds_fits_a_phone(browser, folder):
+    with open_page(browser, folder / "docs/zoo.html", viewport={"width": 390, "height": 800}) as page:
+        page.locator("#query").fill("block")
+        page.locator("#hits a").first.wait_for()
+        box = page.locator("#found").bounding_box()
+        assert 0 <= box["x"] and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 800
+
+
 def test_the_menu_of_a_phone_opens_and_closes_with_the_keyboard(browser, folder):
     with open_page(browser, folder / "docs/zoo.html", viewport={"width": 390, "height": 800}) as page:
         menu, button = page.locator("#contents"), page.locator("#menu-button")
