@@ -250,6 +250,13 @@ def test_a_formula_that_cannot_be_drawn(tex, says):
         mathml.mathml(tex, display=True)
 
 
+def test_a_formula_that_cannot_be_drawn_names_its_page():
+    notebook, _ = book_samples.lesson()
+    notebook.cells[0].source += "\nAnd $\\matrix$.\n"
+    with pytest.raises(BookError, match=r"^notebooks/01_hello_kernel.ipynb: the book does not know the TeX command"):
+        site.files(book_samples.course(notebook), {})
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """A lesson's notebook and the state of its widgets, kept in a folder of the test."""

@@ -19,7 +19,6 @@ _HERE = pathlib.Path(__file__).parent
 _STATIC = ("theme.js", "page.js", "search.js", "widgets.js")
 _MARK = ".book"  # a file that says that a folder is ours to replace
 States = dict[str, list[dict | None] | None]  # by a lesson's source: the widget behind each picture
-
 Files = dict[str, str]  # {path in the book: text}
 
 
@@ -33,16 +32,15 @@ def files(course: dict[str, Page], states: States) -> tuple[Files, set[str]]:
     made["book.css"] = (_HERE / "static/book.css").read_text() + f"\n@media screen {{ {draw.DARK} }}\n"
     made |= widgets.scripts([state for state in states.values() if state])
     template = _templates().get_template("page.html")
-    shared = {"course": course[pages.FRONT].title, "groups": _groups(course), "pages": course}
+    shared = {"course": course[pages.FRONT].title, "groups": _groups(course)}
     found = []
     for page, before, after in pages.neighbours(course):
         writer, state = Writer(page, links), states.get(page.source)
         blocks = _blocks(page, writer, state)
+        sections = [section for section in writer.sections if section.level == 2]
         kinds = sorted({widgets.path(widget) for widget in state or () if widget is not None})
-        made[page.path] = template.render(
-            shared, page=page, blocks=blocks, before=before, after=after, kinds=kinds, alive=bool(kinds),
-            sections=[section for section in writer.sections if section.level == 2], colab=links.colab(page),
-        )  # fmt: skip
+        own = {"page": page, "before": before, "after": after, "sections": sections, "colab": links.colab(page)}
+        made[page.path] = template.render(shared, **own, blocks=blocks, kinds=kinds)
         _weigh(page, made, kinds)
         found.append((page, writer.sections))
     made["search_index.js"] = search.index(found)

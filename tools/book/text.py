@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from book import BookError
 from book.code import code
 from book.links import Links
 from book.mathml import mathml
@@ -47,7 +48,10 @@ class Writer:
                     self.sections[-1].text.append(_plain(token))
             elif token.type == "tr_open" and self.page.source == glossary.PATH:
                 self._place_word(token, tokens[number + 2], tokens[number + 5])
-        return _PARSER.renderer.render(tokens, _PARSER.options, {})
+        try:
+            return _PARSER.renderer.render(tokens, _PARSER.options, {})
+        except BookError as error:  # of a formula, which does not know its page
+            raise BookError(f"{self.page.source}: {error}") from None
 
     def _begin_section(self, opening: Token, inline: Token) -> None:
         heading, level = _plain(inline), int(opening.tag[1])
