@@ -67,6 +67,15 @@ def lesson() -> tuple[nbformat.NotebookNode, list[dict | None]]:
     return nbformat.v4.new_notebook(cells=cells), [one, two]
 
 
+def gallery(made: dict) -> tuple[nbformat.NotebookNode, list[dict]]:
+    """A notebook with a cell for each widget of {name: widget}; and their states."""
+    outputs, states = zip(*(shown(widget) for widget in made.values()), strict=True)
+    cells = [
+        nbformat.v4.new_code_cell(name, id=name, outputs=[output]) for name, output in zip(made, outputs, strict=True)
+    ]
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A gallery", id="text"), *cells]), [*states]
+
+
 def book(states=True) -> tuple[site.Files, set[str]]:
     """The files of the small book, with the states of its widgets or with none."""
     notebook, state = lesson()

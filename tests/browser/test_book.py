@@ -8,6 +8,7 @@ from book_page import draw, open_page, reacts_to_a_key, reacts_to_the_mouse, ser
 from building import targets, widget_state
 from conftest import pinned
 from lesson_files import LESSONS
+from viz_widgets import WIDGETS
 from widget_page import is_too_wide
 
 browser = chromium.browser
@@ -172,6 +173,24 @@ def test_axe_finds_no_serious_fault(browser, folder, source, dark):
 
 
 # The whole book. `make test` has one page with two kinds of widget, above.
+
+
+@pytest.mark.sweep
+def test_every_kind_of_widget_lives(browser, tmp_path, monkeypatch):
+    """All on one page, which may weigh more than a page of the course."""
+    monkeypatch.setattr(site, "LIMIT", 2**30)
+    notebook, states = book_samples.gallery({name: kind.make() for name, kind in WIDGETS.items()})
+    site.write(tmp_path / "book", *site.files(book_samples.course(notebook), {book_samples.LESSON: states}))
+    file = tmp_path / "book" / "notebooks/01_hello_kernel.html"
+    with open_page(browser, file, viewport={"width": 1400, "height": 900}, reduced_motion="reduce") as page:
+        places = page.locator(".widget").all()
+        assert len(places) == len(WIDGETS)
+        for name, place in zip(WIDGETS, places, strict=True):
+            live = draw(place)
+            assert (reacts_to_a_key(live), reacts_to_the_mouse(live)) == (True, True), name
+        assert serious_faults(page) == []
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert not is_too_wide(page)
 
 
 @pytest.fixture
