@@ -1,4 +1,4 @@
-"""The book: every page, link and place of a widget in it, without a browser (tests/browser/test_living_book.py has one)."""
+"""The book: every page, link and place of a widget in it; tests/browser/test_living_book.py has it in a browser."""
 
 import functools
 import html
