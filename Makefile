@@ -12,7 +12,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book grade leaderboard gradescope lesson bench bench-judges \
-	bench-model op-costs zoo colab clean
+	bench-model op-costs public-kernels zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -102,6 +102,10 @@ bench-model:  ## the roofline's predictions beside published timings, row by row
 op-costs:  ## what each operation costs in a kernel, by the compiler (ARGS=--write: docs/op_costs.md too)
 	@$(SETUP) learner $(LANE)
 	@$(PY) benchmarks/op_costs.py $(ARGS)
+
+public-kernels:  ## docs/public_kernels.md; judges other projects' kernels first: CLONES=folder (ARGS=--missing)
+	@$(SETUP) learner $(LANE)
+	@PYTHONPATH=benchmarks $(PY) -m public_kernels $(if $(CLONES),--clones "$(CLONES)") $(ARGS)
 
 zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
 	@$(SETUP) learner $(LANE)
