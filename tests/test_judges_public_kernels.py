@@ -227,6 +227,20 @@ def test_a_wrong_kernel_that_the_plain_interpreter_lacks_is_refused_by_its_value
     assert said.passed is False and "it should be 1" in said.message
 
 
+def test_a_copy_of_any_length_is_skipped_if_the_simulator_lacks_something_else():
+    def kernel(n_ref, x_ref, o_ref, buf, sem):
+        buf[...] = jnp.zeros_like(buf)
+        rows = pl.ds(0, pl.multiple_of(n_ref[0], 8))
+        pltpu.async_copy(x_ref.at[rows], buf.at[rows], sem).wait()
+        o_ref[...] = jax.lax.bitcast_convert_type(buf.bitcast(jnp.uint32)[...], jnp.float32)
+
+    scratch = [pltpu.VMEM((32, 128), jnp.float32), pltpu.SemaphoreType.DMA]
+    fn = prefetching(kernel, (32, 128), [ANY], pl.BlockSpec((32, 128), lambda i, n: (0, 0)), scratch, (1,))
+    said = verdicts(fn, lambda n, x: x, jnp.array([32], jnp.int32), jnp.ones((32, 128)))
+    for judge in ("numbers", "simulator", "races"):
+        assert said[judge].passed is None and "TPU simulator cannot run this kernel" in said[judge].message, said[judge]
+
+
 def test_several_devices_and_sparse_cores_are_skipped_and_say_why():
     def double(x):
         return pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=like(x))(x)

@@ -85,8 +85,10 @@ def _outside(walk: grid.Walk) -> Complaint | None:
     return next((said for call in walk.calls if (said := index_maps.outside(call))), None)
 
 
-# Errors that say what an interpreter lacks, and not what is wrong with a kernel; "" is an error without a row.
-_LACKING = ("", "interpreter-bug", "cpu-lacks-it", "plain-interpreter", "program-id-in-when")
+# Errors that say what an interpreter lacks, and not what is wrong with a kernel; "" is an error without a row. When a
+# kernel runs, it has been traced already. A size that is not known then was one that it may read, such as the length of
+# a copy.
+_LACKING = ("", "interpreter-bug", "cpu-lacks-it", "plain-interpreter", "program-id-in-when", "size-from-argument")
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
 
