@@ -31,6 +31,12 @@ def test_the_page_is_made_from_the_answers():
     assert page.written(ENTRIES, text) == text, "the page is out of date: make public-kernels"
 
 
+def test_there_are_fifty_kernels_of_eight_projects_with_an_answer_from_every_judge():
+    complete = [e for e in ENTRIES if all(page.said(e, judge)["said"] for judge in judges.JUDGES)]
+    assert len(complete) >= 50
+    assert len({e["project"] for e in complete}) >= 8
+
+
 def test_every_answer_has_its_adapter_and_describes_it():
     for e in ENTRIES:
         made = ADAPTERS[e["project"], e["kernel"]]
@@ -87,6 +93,11 @@ def test_a_row_names_what_compiles_and_the_least_time():
 def test_the_reasons_of_a_refusal_are_given_once():
     same = [{"judge": name, "said": "refused", "message": "Block 0 | is <wrong>."} for name in ("numbers", "races")]
     assert "*numbers, races* refused: Block 0 \\| is &lt;wrong>." in page.refusals([entry(verdicts=same)])
+
+
+def test_a_chip_that_does_not_take_a_kernel_says_why():
+    chips = [{"chip": "v4", "takes": False, "message": "No int8 there."}]
+    assert "*v4* compiler refused: No int8 there." in page.refusals([entry(chips=chips)])
 
 
 def test_a_process_that_ended_early_is_on_the_page():

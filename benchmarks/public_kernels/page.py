@@ -38,15 +38,32 @@ def written(entries: list[dict], page: str | None = None) -> str:
 
 
 def summary(entries: list[dict]) -> str:
-    """Return what was tried, when, and how many kernels every judge passes."""
-    passed = sum(all(said(entry, judge)["said"] == "passed" for judge in judges.JUDGES) for entry in entries)
-    refused = sum(any(said(entry, judge)["said"] == "refused" for judge in judges.JUDGES) for entry in entries)
+    """Return what was tried, when, how many kernels every judge passes, and for how many chips they compile."""
+    passed = sum(_all_say(entry, ("passed",)) for entry in entries)
+    refused = sum(not _all_say(entry, ("passed", "skipped", "")) for entry in entries)
     days = sorted({entry["made"] for entry in entries}, key=_date)
+    asked = [entry for entry in entries if entry.get("chips")]
+    everywhere = sum(_compiles(entry) == list(chips.NAMES) for entry in asked)
     return text_of(
-        f"The table has {len(entries)} kernels of {len(_projects(entries))} projects. All four judges pass {passed} of "
-        f"them, at least one judge refuses {refused}, and one or more judges could not run the other "
-        f"{len(entries) - passed - refused}. The answers were made {_span(days)}."
+        f"The tables have {len(entries)} kernels, from {len({(e['project'], e['path']) for e in entries})} files of "
+        f"{len(_projects(entries))} projects. Every judge passes {passed} of them, at least one judge refuses "
+        f"{refused}, and the other {len(entries) - passed - refused} could not be run by one or more judges. "
+        f"{everywhere} of the {len(asked)} kernels whose other compilers were asked compile for all "
+        f"{len(chips.NAMES)} chips. The answers were made {_span(days)}."
     )
+
+
+def _all_say(entry: dict, words: tuple[str, ...]) -> bool:
+    """Return whether every judge that was asked said one of the words. The judges of SparseCores are other ones."""
+    heard = [finding["said"] for finding in _findings(entry) if "judge" in finding]
+    return bool(heard) and all(word in words for word in heard)
+
+
+def _compiles(entry: dict) -> list[str]:
+    """Return the chips whose compiler takes the kernel, if the other chips were asked about it."""
+    takes = {f["chip"]: f["takes"] for f in entry.get("chips", []) if "takes" in f}
+    takes[entry["chip"]] = said(entry, "compiler")["said"] == "passed"
+    return [chip for chip in chips.NAMES if takes.get(chip)] if entry.get("chips") else []
 
 
 def _date(day: str) -> tuple[int, ...]:
@@ -89,11 +106,8 @@ def row(entry: dict) -> tuple[str, ...]:
     """Return the cells of one kernel."""
     name = f"{entry['kernel']}<br>`{entry['path']}`"
     verdicts = (_mark(entry, judge) for judge in judges.JUDGES)
-    takes = {f["chip"]: f["takes"] for f in _findings(entry) if "takes" in f}
-    if takes:
-        takes[entry["chip"]] = said(entry, "compiler")["said"] == "passed"
-    names = [chip for chip in chips.NAMES if takes.get(chip)]
-    compiles = "" if not takes else "all" if len(names) == len(chips.NAMES) else ", ".join(names) or "none"
+    names = _compiles(entry)
+    compiles = "all" if len(names) == len(chips.NAMES) else ", ".join(names) or ("none" if entry.get("chips") else "")
     return (name, entry["style"], entry["arrays"], *verdicts, compiles, *time(entry))
 
 
@@ -122,13 +136,15 @@ def time(entry: dict) -> tuple[str, str]:
 
 
 def refusals(entries: list[dict]) -> str:
-    """Return what the judges said that did not pass a kernel, and why a process ended early."""
+    """Return what the judges and other chips' compilers said that did not pass a kernel, and why a process ended."""
     lines = ["### What was not passed, in the judges' words", ""]
     for entry in entries:
         words: dict[str, list[str]] = {}
         for finding in _findings(entry):
             if finding.get("said") in ("refused", "skipped", "crashed"):
                 words.setdefault(f"{finding['said']}: {finding['message']}", []).append(finding["judge"])
+            elif finding.get("takes") is False:
+                words.setdefault(f"compiler refused: {finding['message']}", []).append(finding["chip"])
             elif finding.get("failed"):
                 words.setdefault(finding["failed"], []).append("the process")
         said = " ".join(f"*{', '.join(names)}* {message}" for message, names in words.items())

@@ -422,8 +422,8 @@ PROJECTS = (
                 **_ROPE,
                 load=qnorm_rope,
                 reference=normalized_and_rotated,
-                args=lambda: (array(8, 4, 128), PLACES, array(32, 64)),
-                arrays="f32[8,4,128]",
+                args=lambda: (array(8, 4, 256), PLACES, array(32, 64)),
+                arrays="f32[8,4,256]",
             ),
             Adapter(
                 name="cosines and sines of tokens",
