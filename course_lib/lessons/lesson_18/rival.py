@@ -1,0 +1,25 @@
+"""XLA's time for each project at its large size, stored by ``benchmarks/bench_capstones.py --write``."""
+
+import dataclasses
+import importlib.resources
+import json
+
+COMPILER, BYTES, MODEL = "compiler", "bytes", "model"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rival:
+    """The time of XLA's program on a v5e.
+
+    ``by`` says where it comes from: "compiler", its simulator; or, where that gives no answer, "bytes", what the
+    program moves at full bandwidth, so that it takes at least as long; or "model", ``roofline.predict``.
+    """
+
+    seconds: float
+    by: str
+    hbm_bytes: int | None  # of the compiled program, each array counted once
+
+
+def xla(id: str) -> Rival:
+    """Return the rival of project ``id``. Raise KeyError for one without a stored time."""
+    return Rival(**json.loads(importlib.resources.files(__package__).joinpath("xla.json").read_text())[id])

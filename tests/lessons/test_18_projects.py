@@ -1,0 +1,74 @@
+"""Lesson 18: what each project says of itself is computed, and our kernels are where its par expects them."""
+
+import importlib
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from lesson_files import ROOT
+
+from course_lib import chips
+from course_lib.lessons.lesson_18 import ideal, open_stencil, open_top_64, rival
+
+PROJECTS = [
+    importlib.import_module(f"course_lib.lessons.lesson_18.{file.stem}")
+    for file in sorted((ROOT / "course_lib/lessons/lesson_18").glob("e*.py"))
+]
+OPEN = [open_stencil, open_top_64]
+ON_ONE_CHIP = [project for project in PROJECTS if project.EXERCISE.mesh is None]
+
+
+def name(project):
+    return project.__name__.rpartition(".")[2]
+
+
+def seconds(cycles):
+    return cycles / chips.chip("v5e").clock_hz
+
+
+@pytest.mark.parametrize("project", ON_ONE_CHIP, ids=name)
+def test_par_lies_between_the_ideal_and_xla(project):
+    assert project.IDEAL.seconds() < seconds(project.EXERCISE.golf.par) < rival.xla(project.EXERCISE.id).seconds
+
+
+@pytest.mark.parametrize("project", ON_ONE_CHIP + OPEN, ids=name)
+def test_the_ideal_has_the_matmuls_of_the_reference(project):
+    counted = jax.jit(project.reference).lower(*project.LARGE).cost_analysis().get("flops", 0)
+    assert project.IDEAL.flops <= counted
+    assert not project.IDEAL.flops or project.IDEAL.flops > 0.8 * counted
+
+
+@pytest.mark.parametrize("project", ON_ONE_CHIP + OPEN, ids=name)
+def test_the_ideal_moves_every_array_once(project):
+    result = jax.eval_shape(project.reference, *project.LARGE)
+    bits = sum(
+        a.size * (4 if a.dtype == jnp.int4 else 8 * a.dtype.itemsize) for a in jax.tree.leaves((project.LARGE, result))
+    )
+    assert project.IDEAL.hbm_bytes == bits // 8
+
+
+@pytest.mark.parametrize("project", PROJECTS + OPEN, ids=name)
+def test_no_slip_is_right(project):
+    slips = project.SLIPS if project in OPEN else project.EXERCISE.slips
+    for slip in slips:
+        wanted = [jax.tree.leaves(project.reference(*case))[slip.output or 0] for case in project.cases()]
+        got = [jax.tree.leaves(slip.value(*case))[0] for case in project.cases()]
+        assert any(not np.allclose(x, y, equal_nan=True) for x, y in zip(wanted, got, strict=True)), slip.means
+
+
+def test_half_a_byte_counts_as_half():
+    assert ideal.moved_once(jax.ShapeDtypeStruct((8, 128), jnp.int4), jnp.zeros(3)) == 512 + 12
+
+
+def test_the_longest_part_binds():
+    v5e = chips.chip("v5e")
+    work = ideal.Ideal(flops=round(v5e.bf16_flops), hbm_bytes=round(2 * v5e.hbm_bandwidth), vector_ops=1)
+    assert (work.seconds(), work.bound(), work.cycles()) == (2, "HBM", math.ceil(2 * v5e.clock_hz))
+    assert ideal.Ideal(vector_ops=round(4096 * v5e.clock_hz)).seconds() == 1
+
+
+def test_the_collective_matmul_lies_between_its_ideal_and_doing_one_after_the_other():
+    project = PROJECTS[-1]
+    assert project.ideal_s() < project.EXERCISE.golf.par / 1e9 < project.apart_s()
