@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lesson_files import ROOT
+from conftest import needs_libtpu
+from lesson_files import ROOT, code_cells
 
 from course_lib import chips
+from course_lib.checks.kinds import golf
 from course_lib.lessons.lesson_18 import ideal, open_stencil, open_top_64, rival
 
 PROJECTS = [
@@ -72,3 +74,22 @@ def test_the_longest_part_binds():
 def test_the_collective_matmul_lies_between_its_ideal_and_doing_one_after_the_other():
     project = PROJECTS[-1]
     assert project.ideal_s() < project.EXERCISE.golf.par / 1e9 < project.apart_s()
+
+
+@needs_libtpu
+@pytest.mark.sweep
+@pytest.mark.parametrize("project", PROJECTS, ids=name)
+def test_our_answer_passes(project):
+    said = golf.result(project.EXERCISE, answer(project.EXERCISE))
+    assert said.passed, str(said)
+    assert said.score <= project.EXERCISE.golf.par
+
+
+def answer(task):
+    """Return our answer to a project, from the cells of the solutions."""
+    names = {}
+    for cell in code_cells("solutions/src", "18_capstone"):
+        about = cell.metadata.get("answer") or cell.metadata.get("given") or task.id
+        if about == task.id and "check" not in cell.metadata and cell.source.strip()[:1] != "#":
+            exec(cell.source, names)
+    return names[task.defines]
