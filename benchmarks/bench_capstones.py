@@ -21,7 +21,7 @@ import jupytext
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "course_lib/lessons/lesson_18"
-SOLUTIONS = ROOT / "solutions/src/18_capstone.py"
+SOLUTIONS = ROOT / "solutions/waiting/18_capstone.py"  # until lesson 18 has a notebook
 PATIENCE_S = 120  # of XLA's simulation
 HEAD = ("project", "binds", "ideal", "ours", "par", "XLA", "by", "XLA / ours")
 

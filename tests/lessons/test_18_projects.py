@@ -2,13 +2,14 @@
 
 import importlib
 import math
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_libtpu
-from lesson_files import ROOT, code_cells
+from lesson_files import ROOT, code_cells, edited
 
 from course_lib import chips
 from course_lib.checks.kinds import golf
@@ -85,11 +86,30 @@ def test_our_answer_passes(project):
     assert said.score <= project.EXERCISE.golf.par
 
 
-def answer(task):
-    """Return our answer to a project, from the cells of the solutions."""
+MUTANTS = [cell for cell in code_cells("solutions/waiting/mutants", "18_capstone") if "answer" in cell.metadata]
+
+
+@needs_libtpu
+@pytest.mark.sweep(one_in=6)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda cell: f"{cell.metadata['answer']}: {cell.metadata['name']}")
+def test_a_wrong_answer_is_refused(mutant):
+    task = next(project.EXERCISE for project in PROJECTS if project.EXERCISE.id == mutant.metadata["answer"])
+    said = golf.result(task, answer(task, mutant.source))
+    assert not said.passed and said.judge == mutant.metadata["judge"], str(said)
+    assert re.search(mutant.metadata["says"], str(said)), str(said)
+
+
+def answer(task, wrong=""):
+    """Return our answer to a project, from the file that waits for the lesson's notebook, or a wrong one in its place.
+
+    A wrong answer that holds nothing but comments is an edit of ours.
+    """
     names = {}
-    for cell in code_cells("solutions/src", "18_capstone"):
+    for cell in code_cells("solutions/waiting", "18_capstone"):
         about = cell.metadata.get("answer") or cell.metadata.get("given") or task.id
-        if about == task.id and "check" not in cell.metadata and cell.source.strip()[:1] != "#":
-            exec(cell.source, names)
+        if about == task.id and "check" not in cell.metadata and cell.source.strip()[:2] != "# ":
+            code = "\n".join(line for line in cell.source.split("\n") if line.lstrip()[:4] != "### ")
+            if wrong and "answer" in cell.metadata:
+                code = edited(code, wrong) if all(line[:1] in ("#", "") for line in wrong.split("\n")) else wrong
+            exec(code, names)
     return names[task.defines]

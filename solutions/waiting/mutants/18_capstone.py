@@ -1,5 +1,5 @@
 # Wrong answers to the projects of lesson 18: edits of our answer, as in a diff, or whole answers. `judge` must refuse
-# each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# each, and the verdict must match the regular expression `says`. tests/lessons/test_18_projects.py runs them all.
 
 # %% answer="18.1" name="each block begins anew" judge="numbers" says="block .1, 0., written at step .0, 1., is wrong"
 # -    last_ref[...] = lax.fori_loop(0, h_ref.shape[0], row, last_ref[...], unroll=8)
