@@ -9,11 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_libtpu
+from jax.experimental.pallas import tpu as pltpu
 from lesson_files import ROOT, code_cells, edited
 
-from course_lib import chips
+from course_lib import checks, chips
 from course_lib.checks.kinds import golf
 from course_lib.lessons.lesson_18 import ideal, open_stencil, open_top_64, rival
+
+
+@pytest.fixture(autouse=True)
+def a_notebook_s_settings():
+    """What the first cell of a notebook sets, until the test is done."""
+    checks.start()
+    yield
+    pltpu.set_tpu_interpret_mode(None)
+
 
 PROJECTS = [
     importlib.import_module(f"course_lib.lessons.lesson_18.{file.stem}")

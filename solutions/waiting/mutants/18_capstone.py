@@ -14,7 +14,7 @@
 # -        last_ref[...] = jnp.zeros_like(last_ref)
 
 
-# %% answer="18.1" name="the factor of the row before" judge="numbers" says="multiplied\\s+by\\s+the\\s+factor\\s+of\\s+the\\s+row\\s+before"
+# %% answer="18.1" name="the factor of the row before" judge="numbers" says="Output\\s+block\\s+.0,\\s+0., written at step"
 # -        h = a_ref[at] * h + b_ref[at]
 # +        h = a_ref[pl.ds(jnp.maximum(t - 1, 0), 1)] * h + b_ref[at]
 
