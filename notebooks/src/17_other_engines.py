@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Lesson 17: Other engines
 #
-# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
-# 5 for copies and their semaphores, lesson 8 for values that pass from step to step, and lesson 10 for
-# `jax.custom_vjp`. You need neither a TPU nor a GPU. `make setup-gpu` adds the compiler for GPUs; without it, the cells
-# that use it say so and go on.*
+# *65 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. Short of time?
+# Leave out "PyTorch": about 60 minutes. You need lesson 5 for copies and their semaphores, lesson 8 for values that
+# pass from step to step, and lesson 10 for `jax.custom_vjp`. You need neither a TPU nor a GPU. `make setup-gpu` adds the
+# compiler for GPUs; without it, the cells that use it say so and go on.*
 #
 # Every kernel so far was for the TensorCore of a TPU. Pallas has other engines, which are kinds of cores with a
 # compiler that takes Pallas to them: two for NVIDIA GPUs, and one for the SparseCores that some TPUs have. The kernel
