@@ -87,7 +87,7 @@ for source, *words in (
 
 # %% [markdown]
 # Neither machine has an instruction for exp: both multiply by log2(e) and raise 2 to that power. A maximum along a row
-# crosses the lanes of a register on the TPU (`vmax.xlane`), and a group of 32 threads on the GPU (`shfl.sync`). So one
+# crosses the lanes of a register on the TPU (`vmax.xlane`), and 32 threads at once on the GPU (`shfl.sync`). So one
 # body serves two machines. The lines of the A100 are PTX:
 #
 # > **PTX**: the assembly language of NVIDIA's GPUs, the same for all of them.
