@@ -32,7 +32,7 @@ def largest_of(sizes, length):
 # *Difficulty 3 of 5. 60 minutes, 60 lines. Further.*
 #
 # `recurrence(a, b)` gets two arrays float32[T, D] and returns h, of the same shape, with `h[t] = a[t] * h[t - 1] + b[t]`
-# down the rows; `h[-1]` is 0. T and D may be any sizes, |a| is at most 1, and where a is 0 the recurrence begins anew.
+# down the rows; `h[-1]` is 0. T and D may be any sizes, |a| is at most 1, and where a is 0 the recurrence starts over.
 # The gradient with respect to a and b is judged as well: with `dh[t] = g[t] + a[t + 1] * dh[t + 1]`, it is `db = dh` and
 # `da[t] = dh[t] * h[t - 1]`. Both directions are kernels of yours. The score is that of the forward kernel for T =
 # 4,096 and D = 2,048, in cycles.

@@ -1,7 +1,7 @@
 """Project: a linear recurrence, ``h[t] = a[t] * h[t - 1] + b[t]``, and its gradient.
 
 Contract  a, b: float32[T, D] -> h: float32[T, D]. The recurrence runs down the rows, from h[-1] = 0; columns do not
-          depend on each other. T and D may be any sizes. |a| <= 1; where a is 0, the recurrence begins anew.
+          depend on each other. T and D may be any sizes. |a| <= 1; where a is 0, the recurrence starts over.
 Gradient  with respect to a and b: with dh[t] = g[t] + a[t + 1] * dh[t + 1], db = dh and da[t] = dh[t] * h[t - 1].
 Accuracy  that of sums in float32.
 Ideal     every array moves once, 12 T D bytes; 2 T D operations of the VPU are little beside that.
@@ -82,7 +82,7 @@ EXERCISE = Exercise(
     reference=reference,
     slips=(
         judges.Slip(
-            means="the recurrence begins anew at every eighth row",
+            means="the recurrence starts over at every eighth row",
             value=_restarted,
             next="carry the last row of a tile on into the next one.",
         ),
