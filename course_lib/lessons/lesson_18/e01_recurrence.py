@@ -14,8 +14,9 @@ from jax import lax
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 SMALL = ((520, 128), (64, 256), (100, 384), (3, 130))  # T, D
 LARGE = (jax.ShapeDtypeStruct((4096, 2048), jnp.float32),) * 2

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 GROUP = 128  # rows of q that share a scale
 SMALL = ((16, 1024, 512), (8, 512, 256), (5, 1536, 768), (64, 512, 1280))  # M, K, N

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 SMALL = ((64, 128, 512), (32, 256, 1000), (16, 128, 100), (136, 128, 2200))  # T, D, V
 

@@ -15,8 +15,9 @@ import numpy as np
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 WIDTH, OF_VALUE = 576, 512
 SCALE = 192**-0.5

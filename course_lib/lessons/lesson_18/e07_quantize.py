@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 MOST = 127
 SMALL = ((256, 384), (128, 128), (384, 640), (128, 1152))  # M, N

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from course_lib import judges
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 STEPS = 16
 SMALL = ((256, 768), (128, 128), (384, 256))  # M, N

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib import judges
+from course_lib.checks.kinds.project import Ideal
 from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import Ideal, moved_once
+from course_lib.lessons.lesson_18.ideal import moved_once
 
 K = 64
 SMALL = ((8, 1024), (16, 512), (8, 2176), (24, 128))  # M, N

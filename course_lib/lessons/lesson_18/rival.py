@@ -4,15 +4,17 @@ import dataclasses
 import importlib.resources
 import json
 
-COMPILER, BYTES, MODEL = "compiler", "bytes", "model"
+from course_lib import vocabulary
+
+COMPILER, MODEL = vocabulary.COMPILER, vocabulary.MODEL
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rival:
     """The time of XLA's program on a v5e.
 
-    ``by`` says where it comes from: "compiler", its simulator; or, where that gives no answer, "bytes", what the
-    program moves at full bandwidth, so that it takes at least as long; or "model", ``roofline.predict``.
+    ``by`` says where it comes from, in the words of ``Project.xla_by``: the compiler's simulator; or, where that gives
+    no answer, what the program moves at full bandwidth, so that it takes at least as long, or ``roofline.predict``.
     """
 
     seconds: float
