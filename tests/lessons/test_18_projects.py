@@ -61,6 +61,7 @@ def test_the_ideal_moves_every_array_once(project):
     assert project.IDEAL.hbm_bytes == bits // 8
 
 
+@pytest.mark.sweep  # every day, test_the_ideal_has_the_matmuls_of_the_reference traces each reference
 @pytest.mark.parametrize("project", PROJECTS + OPEN, ids=name)
 def test_no_slip_is_right(project):
     slips = project.SLIPS if project in OPEN else project.EXERCISE.slips
