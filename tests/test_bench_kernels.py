@@ -17,6 +17,7 @@ from sample_kernels import matmul as tiled
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import bench_kernels  # noqa: E402
+import drawn_rows  # noqa: E402
 import kernel_rows  # noqa: E402
 from bench_kernels import Figure, Line  # noqa: E402
 from kernel_rows import GUIDE, OURS, PALLAS_OPS, PUBLISHED, TOKAMAX, XLA  # noqa: E402
@@ -71,8 +72,10 @@ def test_the_rows_are_those_that_were_asked_for():
         assert [(row.shape, row.dtype) for row in usual if row.kernel == kernel] == [("8192 x 2048", "f32")]
     assert any("and gradients" in row.kernel and row.shape == "2048 x 2048 x 2048" for row in ROWS)
     assert any(GUIDE in row.implementations for row in ROWS)
-    models = [row.model for row in ROWS if row.model]
+    models = [row.model for row in ROWS if row.model not in ("", bench_kernels.DRAWN)]
     assert len(models) == 30
+    drawn = [row.shape for row in ROWS if row.model == bench_kernels.DRAWN]
+    assert len(set(drawn)) == 40 and len({row.shape for row in drawn_rows.rows(seed=1)} & set(drawn)) < 10
     assert set(models) >= {"decode", "prefill", "vocabulary", "vision", "odd"}
 
 

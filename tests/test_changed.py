@@ -26,7 +26,7 @@ def test_affected(file, first, among):
 def test_what_starts_processes_comes_after_what_imports_the_change():
     found = changed.affected(["course_lib/kernels/norm/kernel.py"])
     assert found.index("tests/test_norm.py") < found.index("tests/test_grading.py")
-    assert "tests/test_zoo.py" not in changed.affected(["docs/colab.md"])
+    assert "tests/test_zoo.py" not in changed.affected(["docs/jupyter.md"])
 
 
 @pytest.fixture
