@@ -107,13 +107,44 @@ def multiplied(x, y, awaited):
 def test_a_loop_that_never_waits_for_wgmma_is_refused_for_its_code():
     """The simulator finds the values of both right."""
     x, y = jnp.ones((64, 128), jnp.bfloat16), jnp.ones((128, 128), jnp.bfloat16)
-    for awaited, passed in ((lambda: plgpu.wgmma_wait(0), True), (lambda: None, False)):
+    one = lambda: plgpu.wgmma_wait(1)  # noqa: E731
+    for awaited, passed in ((lambda: plgpu.wgmma_wait(0), True), (lambda: None, False), (one, False)):
         numbers, races, *_ = judges.judge_gpu(
             functools.partial(multiplied, awaited=awaited),
             lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32), x, y,
         )  # fmt: skip
         assert (numbers.passed, races.passed) == (True, passed)
         assert passed or "copies to shared memory that wgmma may still be reading" in races.message
+
+
+@pytest.mark.parametrize("copies_first, passed", [(0, True), (1, False), (2, False)])
+def test_a_wait_for_wgmma_must_come_before_the_copies(copies_first, passed):
+    """The wait stands before both copies, between them, or behind them."""
+
+    def kernel(x_gmem, y_gmem, o_gmem, x_smem, y_smem, arrived):
+        def summed(acc_ref):
+            @pl.loop(0, 2)
+            def step(k):
+                pieces = [(x_gmem.at[:, pl.ds(64 * k, 64)], x_smem), (y_gmem.at[pl.ds(64 * k, 64)], y_smem)]
+                for number, (piece, buffer) in enumerate(pieces):
+                    if number == copies_first:
+                        plgpu.wgmma_wait(0)
+                    plgpu.copy_gmem_to_smem(piece, buffer, arrived)
+                if copies_first == 2:
+                    plgpu.wgmma_wait(0)
+                plgpu.barrier_wait(arrived)
+                plgpu.wgmma(acc_ref, x_smem, y_smem)
+
+            return acc_ref[...]
+
+        o_gmem[...] = pl.run_scoped(summed, plgpu.ACC((64, 128), jnp.float32))
+
+    x, y = jnp.ones((64, 128), jnp.bfloat16), jnp.ones((128, 128), jnp.bfloat16)
+    scratch = [plgpu.SMEM((64, 64), x.dtype), plgpu.SMEM((64, 128), x.dtype), plgpu.Barrier(num_arrivals=2)]
+    out = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    fn = plgpu.kernel(kernel, out_type=out, scratch_types=scratch)
+    _, races, *_ = judges.judge_gpu(fn, lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32), x, y)
+    assert races.passed == passed
 
 
 def test_a_race_that_cannot_be_read_is_still_one():

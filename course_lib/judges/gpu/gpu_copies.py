@@ -39,20 +39,53 @@ def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
 
 
 def overwritten(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
-    """Report a loop that copies to shared memory, multiplies from there with wgmma, and never waits for wgmma."""
+    """Report a loop that copies to shared memory from which wgmma multiplies, and does not wait for wgmma before."""
     for kernel in grid.pallas_calls(jaxpr.jaxpr):
         for body in (body for inner in jaxprs.inside(kernel) for body in _loop_bodies(inner)):
-            names = {eqn.primitive.name for eqn in body.eqns}
-            filled = [eqn.invars[1] for eqn in body.eqns if eqn.primitive.name == "copy_gmem_to_smem"]
-            read = [v for eqn in body.eqns if eqn.primitive.name == "wgmma_ref" for v in eqn.invars[1:]]
-            both = [v for v in filled if jaxprs.is_variable(v) and v in read]
-            if both and not names & {"wgmma_wait", "wgmma_accumulator_deref_p"}:
+            waits = [_wait_between(body.eqns, read, copied) for copied, read in _reused(body.eqns)]
+            if None in waits:
                 return Complaint(
                     "The next step of a loop copies to shared memory that wgmma may still be reading: plgpu.wgmma only "
                     "starts the multiplication. The simulator takes it for done at once; a GPU computes garbage.",
                     "call plgpu.wgmma_wait(0) behind plgpu.wgmma, before anything is copied there again.",
                 )
+            if most := max(waits, default=0):
+                return Complaint(
+                    "The next step of a loop copies to shared memory that wgmma may still be reading: "
+                    f"plgpu.wgmma_wait({most}) lets {most} of them go on, and there is only one buffer. The simulator "
+                    "takes wgmma for done at once; a GPU computes garbage.",
+                    "call plgpu.wgmma_wait(0), or give the multiplications that may go on buffers of their own.",
+                )
     return None
+
+
+def _reused(equations: list) -> Iterator[tuple[int, int]]:
+    """Yield (place of a copy to shared memory, place of a wgmma that reads there), for those in one loop body."""
+    for copied, copy in enumerate(equations):
+        if copy.primitive.name == "copy_gmem_to_smem" and jaxprs.is_variable(copy.invars[1]):
+            for read, eqn in enumerate(equations):
+                if eqn.primitive.name == "wgmma_ref" and copy.invars[1] in eqn.invars[1:]:
+                    yield copied, read
+
+
+def _wait_between(equations: list, read: int, copied: int) -> int | None:
+    """Return how many multiplications may still read a copy's target when the copy starts; None if nothing waits.
+
+    The body runs again and again, so what comes after the wgmma at ``read`` and before the copy at ``copied`` may be in
+    the next round. A wait for all but n lets this wgmma go on unless n others have started since. Where the copy goes
+    to a slot of the buffer, any wait counts as enough.
+    """
+    before = equations[read + 1 : copied] if read < copied else equations[read + 1 :] + equations[:copied]
+    started, least = 0, None
+    slots = equations[copied].params["dst_transforms_treedef"].num_nodes > 1
+    for eqn in before:
+        started += eqn.primitive.name == "wgmma_ref"
+        if eqn.primitive.name == "wgmma_accumulator_deref_p":
+            return 0
+        if eqn.primitive.name == "wgmma_wait":
+            left = 0 if slots else max(0, eqn.params["n"] - started)
+            least = left if least is None else min(least, left)
+    return least
 
 
 def _loop_bodies(jaxpr) -> Iterator:

@@ -138,7 +138,7 @@ def _asked(name: str) -> Choose:
         wrong=ASKS[name],
         why="the judges of an A100 agree.",
         proof=lambda: happens(name),
-        next='look at it as 64 blocks that run at the same time, or ask judges.judge_gpu with chip="a100".',
+        next='look at its steps as blocks that all run at the same time, or ask judges.judge_gpu with chip="a100".',
     )
 
 
