@@ -317,6 +317,11 @@ def segment_sum(rows, segments):
 # +            @pl.loop(0, part - lanes, step=lanes)
 
 
+# %% answer="17.10" name="adds to what is there" judge="numbers" says="Nothing has written|before anything has been written|nothing\\s+has\\s+written"
+# -            pltpu.sync_copy(table_shared.at[indices_ref], sums_ref, add=k > 0)
+# +            pltpu.sync_copy(table_shared.at[indices_ref], sums_ref, add=True)
+
+
 # %% answer="17.10" name="as given" judge="exercise" says="above par"
 def bags(table, indices):
     return fetched_bags(table, indices)

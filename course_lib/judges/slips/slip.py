@@ -91,7 +91,9 @@ def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
 
 
 def _comes_from_elsewhere(found: Finding) -> bool:
-    """Whether a NaN may be that of an argument or of memory, and not the slip's."""
+    """Whether a NaN may be that of an argument or of memory, and not the slip's: on SparseCores nobody looks at it."""
+    if not found.walk.calls:
+        return True
     floats = (leaf for leaf in jax.tree.leaves(found.args) if is_float(jnp.asarray(leaf).dtype))
     return found.is_nan_by_garbage or any(bool(jnp.isnan(leaf).any()) for leaf in floats)
 
