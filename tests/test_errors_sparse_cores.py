@@ -61,7 +61,28 @@ def read_from_hbm(table_hbm, _, o_hbm, indices_ref, rows_ref, others_ref):
     rows_ref[0, pl.ds(0, 8)] = table_hbm[0, pl.ds(0, 8)]
 
 
+def from_shared(columns):
+    """A kernel that brings a table into shared memory and fetches rows of so many columns from there."""
+
+    def kernel(table_hbm, indices_hbm, o_hbm, shared_ref, indices_ref, rows_ref):
+        pltpu.sync_copy(indices_hbm, indices_ref)
+        pltpu.sync_copy(table_hbm, shared_ref)
+        pltpu.sync_copy(shared_ref.at[indices_ref], rows_ref)
+        pltpu.sync_copy(rows_ref, o_hbm)
+
+    def fn(table, indices):
+        scratch = [
+            pltpu.VMEM_SHARED(table.shape, table.dtype),
+            pltpu.VMEM((16,), jnp.int32),
+            pltpu.VMEM(table.shape, table.dtype),
+        ]
+        return pl.kernel(kernel, out_type=table, mesh=sparse_kernels.mesh(), scratch_types=scratch)(table, indices)
+
+    return on_v6e(fn, jax.ShapeDtypeStruct((16, columns), jnp.float32), jax.ShapeDtypeStruct((16,), jnp.int32))
+
+
 FAILURES = {
+    "sparse-core-shared-width": (from_shared(256), "the rows are not 128 columns wide"),
     "sparse-core-scalar": (fetched_by(one_by_one), "reads a single element of a ref in VMEM"),
     "sparse-core-list": (fetched_by(list_in_hbm), "The list of indices of a copy lies in HBM"),
     "sparse-core-ways": (fetched_by(from_own_memory), "cannot go from VMEM to VMEM"),
@@ -83,3 +104,7 @@ def test_failure_is_explained(failure):
 
 def test_the_right_kernel_compiles():
     provoke.assert_compiles(planted())
+
+
+def test_rows_of_128_columns_leave_shared_memory_by_an_index():
+    provoke.assert_compiles(from_shared(128))

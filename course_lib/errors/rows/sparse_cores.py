@@ -56,6 +56,15 @@ ROWS = (
         "17",
     ),
     Row(
+        "sparse-core-shared-width",
+        r"IndirectVectorStreamStartOp doesn't support transfer from source memory space (?P<source>\w+) to "
+        r"destination memory space (?P<target>\w+)",
+        "A copy chooses rows by an index between VMEM_SHARED and a subcore's VMEM (`{source}` to `{target}`), and the "
+        "rows are not 128 columns wide: the compiler takes no other width there.",
+        "give the ref in VMEM_SHARED 128 columns, as in (2, rows, 128) for 256, and copy each 128 of them by itself.",
+        "17",
+    ),
+    Row(
         "sparse-core-hbm",
         r"Get does not support loading from HBM\. Copy the data to a core-local memory space",
         "The kernel reads a ref that lies in HBM, as all arguments of a pl.kernel on SparseCores do.",
