@@ -5,9 +5,8 @@
 # another to it, and make an operator of PyTorch with a gradient. Nothing here needs a TPU, a GPU or PyTorch. Where the
 # GPU's compiler is not installed, or PyTorch is not, the check judges the rest.
 #
-# Come here from [lesson 17](../notebooks/17_other_engines.ipynb). About 60 minutes.
-# Short of time? Do 17.2 and 17.6. Want more? 17.9 and 17.10, 75 minutes, are a segment sum from an empty cell, and
-# bytes to save.
+# Come here from [lesson 17](../notebooks/17_other_engines.ipynb). About 60 minutes. Short of time? Do 17.2 and 17.6.
+# Want more? 17.9 and 17.10, 75 minutes, are a segment sum from an empty cell, and bytes to save.
 
 # %%
 # FIRST CELL
@@ -128,12 +127,13 @@ checks.check("17.2", lookup)
 #
 # - In the TensorCore's tiles. A row takes whole tiles of 128 columns, and a gather on SparseCores reads and writes as
 #   many bytes for each index.
-# - Packed (`use_tc_tiling_on_sc=False`). A gather reads and writes only the row, in whole granules of 32 bytes. The
-#   TensorCore needs the result in tiles, so XLA then reads the packed result and writes a tiled one. The table stays
-#   packed.
+# - Packed (`use_tc_tiling_on_sc=False`). A gather reads and writes only the row. The TensorCore needs the result in
+#   tiles, so XLA then reads the packed result and writes a tiled one. The table stays packed. Whoever reads or writes a
+#   packed row moves whole granules of 32 bytes.
 #
 # How many bytes of HBM does each of them move for one index, not counting the index itself, if the table has 20
-# columns? And with how many columns, at most, do packed rows move fewer bytes than tiled ones?
+# columns? Write a text with the unit, as in "64 bytes". And with how many columns, at most, do packed rows move fewer
+# bytes than tiled ones?
 
 
 # %% answer="17.3"
@@ -419,10 +419,11 @@ checks.check("17.6", two_pieces)
 #
 # *Difficulty 4 of 5. 15 minutes, 34 lines.*
 #
-# `layer_tpu` is a kernel for a TPU: relu(x @ w + b), with the reduction as the last axis of the grid. Write
-# `layer(x, w, b)` for an H100, by `plgpu.kernel`. All arrays are bfloat16; M is a multiple of 64, N of 128, and K of
-# 64. Let each block of the grid compute 64 rows of 128 columns. The sum over K becomes a loop in the body, with
-# `plgpu.wgmma` on blocks that TMA has copied to shared memory, and an accumulator in float32. `bias_of` loads the
+# `layer_tpu` is a kernel for a TPU: relu(x @ w + b), with the reduction as the last axis of the grid. Write `layer(x,
+# w, b)` for an H100, by `plgpu.kernel`. All arrays are bfloat16; M is a multiple of 64, N of 128, and K of 64. Let each
+# block of the grid compute 64 rows of 128 columns. The sum over K becomes a loop in the body, with `plgpu.wgmma` on
+# blocks that TMA has copied to shared memory, and an accumulator in float32. In a loop, remember that `plgpu.wgmma`
+# only starts a multiplication: `plgpu.wgmma_wait(n)` waits until at most n of them are under way. `bias_of` loads the
 # bias of a block so that it fits the accumulator's registers.
 
 
@@ -579,7 +580,7 @@ checks.check("17.8", gate)
 # *Difficulty 5 of 5. 40 minutes, 40 lines. Further.*
 #
 # Write `segment_sum(rows, segments)` from an empty cell, for the SparseCores of a v6e and a tpu7x, which have two of 16
-# subcores each. `rows` is float32[n, 256], `segments` is int32[n] in [0, 512), and n is a multiple of 2,048. Row s of
+# subcores each. `rows` is float32[n, 256], `segments` is int32[n] in [0, 512), and n is 2,048 or 4,096. Row s of
 # the result, float32[512, 256], is the sum of all rows whose segment is s. All of it happens in the kernel, so nothing
 # may be left for XLA to add up. HBM may be read and written 1,024 n + 8 n bytes for rows and segments, and 524,288 bytes
 # for the result.
