@@ -54,6 +54,7 @@ class Event:
     send_semaphore: Semaphore | None = None  # of a copy to another device
     amount: int = 0  # of a wait or a signal: units, or bytes of copies; of a copy: bytes; of a read or write: elements
     ended: bool = False  # of a wait
+    in_kernel: bool = False  # of a read or write: whether the kernel's body makes it, and not the pipeline around it
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -153,7 +154,9 @@ def _watchers(seen: Record, allocated: dict) -> dict[str, Callable]:
             where = buffer(a, "memory_space", "buffer_id", device)
             part, line = compat.part_of(a["transforms"]), compat.line_at(a.get("source_info"))
             shape, _ = sizes[where[:2]]
-            note(device=device, kind=kind, line=line, buffer=where, part=part, amount=_elements(part, shape))
+            inside = a.get("source_info") is not None  # JAX gives none for the copies of blocks around a kernel
+            amount = _elements(part, shape)
+            note(device=device, kind=kind, line=line, buffer=where, part=part, amount=amount, in_kernel=inside)
 
         return watch
 

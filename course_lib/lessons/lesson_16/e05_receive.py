@@ -17,7 +17,7 @@ def adds_on_the_way(one_device: Callable) -> tuple[str, str] | None:
     events = rings.events(one_device, rings.EACH, _case)
     arrive = {copy.semaphore for copy in rings.between(events)}
     last_wait = max(n for n, e in enumerate(events[0]) if e.kind == "wait" and e.semaphore in arrive)
-    if not any(e.kind == "write" and e.line for e in events[0][:last_wait]):
+    if not any(e.kind == "write" and e.in_kernel for e in events[0][:last_wait]):
         return (
             "The values are right, but the kernel stores nothing until all four quarters have arrived.",
             "keep the loop that waits for a quarter and adds it, and repair the line that says where it arrives.",
