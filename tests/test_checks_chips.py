@@ -1,23 +1,17 @@
 """Exercises for several chips: right and wrong answers, golf, and the same from the box of the grader."""
 
 import dataclasses
-import functools
-import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import pytest
+from checked import said
 from jax.sharding import PartitionSpec as P
 
 from course_lib import compiler, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import Golf
 
-TESTS = pathlib.Path(__file__).resolve().parent
 SAYS = {
     "right": "16.2 passed: protocol, numbers",
     "no wait for what is sent": "the protocol judge refused it.*may have left the kernel",
@@ -34,20 +28,9 @@ SAYS = {
 }
 
 
-@functools.cache
-def said():
-    """What the check and the box's judge say of each answer of checked_chips."""
-    path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    env = os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
-    out = subprocess.run([sys.executable, TESTS / "checked_chips.py"], capture_output=True, text=True, env=env)
-    assert out.returncode == 0, out.stderr[-3000:]
-    lines = [line for line in out.stdout.splitlines() if line.startswith("[")]
-    return {name: (check, *box) for name, check, *box in map(json.loads, lines)}
-
-
 @pytest.mark.parametrize("name", SAYS)
 def test_the_check_and_the_box_say_the_same_of_an_answer(name):
-    check, box, outcome, score = said()[name]
+    check, box, outcome, score = said("checked_chips.py")[name]
     for text in (check, box):
         assert re.search(SAYS[name], text, re.DOTALL), text
     assert (outcome == "passed") == (name in ("right", "4 MiB below par", "a store takes a millisecond"))

@@ -1,22 +1,16 @@
 """Exercises for SparseCores and GPUs: right and wrong answers, a budget, golf, and the same from the grader's box."""
 
 import dataclasses
-import functools
-import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import pytest
+from checked import said
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import Golf
 
-TESTS = pathlib.Path(__file__).resolve().parent
 SAYS = {
     "rows": r"17\.2 passed: protocol, numbers.* and budget agree",
     "rows: by one core": "the protocol judge refused it(?s:.)*Subcore .core 0, subcore 0. .*writes o_hbm",
@@ -39,20 +33,9 @@ SAYS = {
 }
 
 
-@functools.cache
-def said():
-    """What the check and the box's judge say of each answer of checked_engines."""
-    path = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
-    env = os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
-    out = subprocess.run([sys.executable, TESTS / "checked_engines.py"], capture_output=True, text=True, env=env)
-    assert out.returncode == 0, out.stderr[-3000:]
-    lines = [line for line in out.stdout.splitlines() if line.startswith("[")]
-    return {name: (check, *box) for name, check, *box in map(json.loads, lines)}
-
-
 @pytest.mark.parametrize("name", SAYS)
 def test_the_check_and_the_box_say_the_same_of_an_answer(name):
-    check, box, outcome, score = said()[name]
+    check, box, outcome, score = said("checked_engines.py")[name]
     for text in (check, box):
         assert re.search(SAYS[name], text), text
     assert (outcome == "passed") == ("passed" in SAYS[name])

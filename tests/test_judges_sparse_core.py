@@ -141,6 +141,7 @@ def test_traffic_is_whole_granules_of_what_is_moved():
     fn, _, args = sparse_kernels.case("gathered")
     traffic = judges.sparse_core_traffic(fn, *args)
     assert (traffic.read, traffic.written, traffic.rows) == (1024 * 4 + 1024 * 512, 1024 * 512, 1024)
+    assert len(traffic.subcores) == 32
     fn, _, args = sparse_kernels.case("gathered", "an index outside")
     with pytest.raises(ValueError, match="The bytes cannot be counted. Subcore"):
         judges.sparse_core_traffic(fn, *args)

@@ -580,10 +580,10 @@ checks.check("17.8", gate)
 # *Difficulty 5 of 5. 40 minutes, 40 lines. Further.*
 #
 # Write `segment_sum(rows, segments)` from an empty cell, for the SparseCores of a v6e and a tpu7x, which have two of 16
-# subcores each. `rows` is float32[n, 256], `segments` is int32[n] in [0, 512), and n is 2,048 or 4,096. Row s of
-# the result, float32[512, 256], is the sum of all rows whose segment is s. All of it happens in the kernel, so nothing
-# may be left for XLA to add up. HBM may be read and written 1,024 n + 8 n bytes for rows and segments, and 524,288 bytes
-# for the result.
+# subcores each. `rows` is float32[n, 256], `segments` is int32[n] in [0, 512), and n is 2,048 or 4,096. Row s of the
+# result, float32[512, 256], is the sum of all rows whose segment is s. All of it happens in the kernel, so nothing may
+# be left for XLA to add up, and every subcore takes part. HBM may be read and written 1,024 n + 8 n bytes for rows and
+# segments, and 524,288 bytes for the result.
 
 # %% answer="17.9"
 segment_sum = None
@@ -650,8 +650,9 @@ checks.check("17.9", segment_sum)
 # `bags(table, indices)` adds up rows: a bag is a list of 8 rows of the table, and the result has their sum. The table
 # is float32[512, 256]. `indices`, int32[2048], has the first row of all 256 bags, then the second row of all of them,
 # and so on, so the k-th row of bag b is `indices[256 * k + b]`. The result is float32[256, 256]. Move as few bytes of
-# HBM as you can, on a v6e: what all subcores read and write counts, and what XLA's operations around the kernel move.
-# Par is 1,400,000 bytes. The kernel below fetches each row of each bag from HBM.
+# HBM as you can, on a v6e, whose subcores all have to take part: what all subcores read and write counts, and what
+# XLA's operations around the kernel move. Par is 1,400,000 bytes. The kernel below fetches each row of each bag from
+# HBM.
 
 
 # %% given="17.10"

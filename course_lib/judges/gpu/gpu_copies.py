@@ -46,15 +46,15 @@ def overwritten(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
             if None in waits:
                 return Complaint(
                     "The next step of a loop copies to shared memory that wgmma may still be reading: plgpu.wgmma only "
-                    "starts the multiplication. The simulator takes it for done at once; a GPU computes garbage.",
+                    "starts the multiplication. The simulator finishes it at once, but a GPU may compute garbage.",
                     "call plgpu.wgmma_wait(0) behind plgpu.wgmma, before anything is copied there again.",
                 )
             if most := max(waits, default=0):
                 return Complaint(
                     "The next step of a loop copies to shared memory that wgmma may still be reading: "
-                    f"plgpu.wgmma_wait({most}) lets {most} of them go on, and there is only one buffer. The simulator "
-                    "takes wgmma for done at once; a GPU computes garbage.",
-                    "call plgpu.wgmma_wait(0), or give the multiplications that may go on buffers of their own.",
+                    f"plgpu.wgmma_wait({most}) allows {most} multiplications in flight, and there is only one buffer. "
+                    "The simulator finishes them at once, but a GPU may compute garbage.",
+                    "call plgpu.wgmma_wait(0), or give each multiplication in flight a buffer of its own.",
                 )
     return None
 

@@ -13,9 +13,10 @@ class Traffic:
     written: int = 0
     copies: int = 0  # of HBM
     rows: int = 0  # rows chosen by an index that these copies move
+    subcores: set[tuple[int, int]] = dataclasses.field(default_factory=set)  # (core, number) of those that move any
 
-    def note(self, copy: Copy, granule: int) -> None:
-        """Count a copy. Each row that an index chooses is a piece of its own, and takes whole granules."""
+    def note(self, copy: Copy, granule: int, subcore: tuple[int, int]) -> None:
+        """Count a copy that ``subcore`` starts. Each row that an index chooses takes whole granules of its own."""
         spaces = [part.buffer.space for part in (copy.source, copy.target)]
         if "hbm" not in spaces:
             return
@@ -27,6 +28,7 @@ class Traffic:
             self.rows += pieces
         moved = pieces * -(-row // granule) * granule
         self.copies += 1
+        self.subcores.add(subcore)
         if spaces[0] == "hbm":
             self.read += moved
         if spaces[1] == "hbm":

@@ -20,7 +20,7 @@ def _start(subcore: Subcore, eqn, ins: list) -> list:
         subcore.note_copy(copy)
     else:
         copy.happen()
-    subcore.shared.traffic.note(copy, subcore.shared.chip.granule_bytes)
+    subcore.shared.traffic.note(copy, subcore.shared.chip.granule_bytes, (subcore.core, subcore.number))
     subcore.copies.start(_semaphore(subcore, semaphore)[0], copy)
     return []
 

@@ -25,6 +25,7 @@ EXERCISE = Exercise(
     reference=lambda table, indices: jnp.take(table, indices, axis=0),
     engine="sparse_core",
     chips=("v6e", "v5p", "tpu7x"),
+    also=(subcores.all_work(lambda: _cases()[0], "v5p"),),
     budget=judges.Budget(hbm_bytes=lambda table, indices: indices.size * (4 + 2 * 4 * COLUMNS)),
     hints=(
         "Number the subcores of the chip, over both axes of the mesh. Which of the n indices does subcore s take?",

@@ -30,6 +30,7 @@ EXERCISE = Exercise(
     reference=lambda rows, segments: jax.ops.segment_sum(rows, segments, SEGMENTS),
     engine="sparse_core",
     chips=("v6e", "tpu7x"),
+    also=(subcores.all_work(lambda: _cases()[0], "v6e"),),
     budget=judges.Budget(hbm_bytes=_most),
     hints=(
         "The subcores of one SparseCore can add into memory that they share, pltpu.VMEM_SHARED. Those of the other one "

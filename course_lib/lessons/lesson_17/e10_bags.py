@@ -22,6 +22,7 @@ EXERCISE = Exercise(
     reference=lambda table, indices: jnp.take(table, indices, axis=0).reshape(BAG, BAGS, COLUMNS).sum(axis=0),
     engine="sparse_core",
     chips=("v6e",),
+    also=(subcores.all_work(lambda: _cases()[0], "v6e"),),
     golf=Golf(
         unit=BYTES, par=1_400_000,
         next="each row of the table is in four bags on average. Where could all subcores of a SparseCore read it from?",
