@@ -428,6 +428,30 @@ def test_what_is_no_value_is_damaged(data):
         values.read(values.loads(data))
 
 
+def test_lists_that_belong_together_stay_as_they_are_and_sizes_still_add_up():
+    """Lesson 15: group and tile of a visit, the bounds of the groups; or sizes, which happen to be in order."""
+    rng, x = np.random.default_rng(1), jnp.arange(64.0)
+    group, bounds = jnp.array([0, 0, 1, 2], jnp.int32), jnp.array([0, 20, 32, 64], jnp.int32)
+    *lists, moved = hidden_inputs._permuted((group, bounds, x), rng)
+    assert [list(each) for each in lists] == [list(group), list(bounds)] and (moved != x).any()
+    sizes, _ = hidden_inputs._permuted((jnp.array([1, 3, 20, 40], jnp.int32), x), rng)
+    assert sorted(sizes.tolist()) == [1, 3, 20, 40]
+
+
+def test_what_nobody_may_read_stays_where_it_is():
+    x = jnp.arange(64.0).at[40:].set(jnp.nan)
+    (moved,) = hidden_inputs._permuted((x,), np.random.default_rng(1))
+    assert np.isnan(moved[40:]).all() and sorted(moved[:40]) == sorted(x[:40]) and (moved[:40] != x[:40]).any()
+
+
+def test_the_lists_of_what_is_scored_stay_because_cycles_depend_on_them():
+    public = exercise.exercise("15.9")
+    seen, hidden = public.golf.at(), hidden_inputs.task(public, 7).golf.at()
+    assert [list(np.ravel(leaf)) for leaf in hidden if leaf.dtype == jnp.int32] == [
+        list(np.ravel(leaf)) for leaf in seen if leaf.dtype == jnp.int32
+    ]
+
+
 def test_a_hidden_list_stays_sorted_and_has_every_number():
     rng = np.random.default_rng(1)
     rows = jnp.array([0, 0, 1, 1, 1, 3, 3, 3, 3], jnp.int32)

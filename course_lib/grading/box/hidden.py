@@ -26,7 +26,7 @@ def task(public: Exercise, seed: int) -> Exercise:
         public = dataclasses.replace(public, project=dataclasses.replace(public.project, seed=seed))
     if public.golf is not None and public.golf.at is not None:
         at = public.golf.at
-        golf = dataclasses.replace(public.golf, at=lambda: _permuted(at(), np.random.default_rng(seed)))
+        golf = dataclasses.replace(public.golf, at=lambda: _floats_permuted(at(), np.random.default_rng(seed)))
         public = dataclasses.replace(public, golf=golf)
     if public.also_at is not None:
         also_at = public.also_at
@@ -70,17 +70,46 @@ def _shuffled(cases: list[tuple], rng) -> list[tuple]:
     return found
 
 
+def _floats_permuted(case: tuple, rng) -> tuple:
+    """Permute the elements of the float arrays only: how long a kernel takes may depend on its lists."""
+    return jax.tree.map(lambda leaf: _otherwise(leaf, rng) if _has_floats(leaf) else leaf, case)
+
+
 def _permuted(case: tuple, rng) -> tuple:
-    """Permute the elements of the arrays; a sorted list of integers stays sorted. Leave plain shapes alone."""
+    """Permute the elements of the arrays; a sorted list of integers stays sorted, unless it has sizes that add up to T.
+
+    Several sorted lists describe one another, as the groups and tiles of visits do, so they stay as they are.
+    """
+    leaves = jax.tree.leaves(case)
+    lists, lengths = [leaf for leaf in leaves if _is_sorted_list(leaf)], {n for leaf in leaves for n in leaf.shape}
 
     def other(leaf):
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        if leaf.ndim == 1 and jnp.issubdtype(leaf.dtype, jnp.integer) and (np.diff(leaf) >= 0).all():
-            return jnp.asarray(_sorted_otherwise(np.asarray(leaf), rng))
-        return jnp.asarray(rng.permutation(np.ravel(leaf)).reshape(leaf.shape))
+        if not _is_sorted_list(leaf) or int(np.sum(leaf)) in lengths:
+            return _otherwise(leaf, rng)
+        return leaf if len(lists) > 1 else jnp.asarray(_sorted_otherwise(np.asarray(leaf), rng))
 
     return jax.tree.map(other, case)
+
+
+def _otherwise(leaf, rng):
+    """Permute the elements of an array; NaN and inf stay where they are, because nobody may read them there."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    flat = np.array(leaf).ravel()
+    moved = np.isfinite(flat.astype(np.float32)) if _has_floats(leaf) else np.ones(flat.shape, bool)
+    flat[moved] = rng.permutation(flat[moved])
+    return jnp.asarray(flat.reshape(leaf.shape))
+
+
+def _has_floats(leaf) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _is_sorted_list(leaf) -> bool:
+    """Whether an array is a list of two integers or more in order; of a mere shape nobody knows."""
+    if isinstance(leaf, jax.ShapeDtypeStruct) or not jnp.issubdtype(leaf.dtype, jnp.integer):
+        return False
+    return leaf.ndim == 1 and len(leaf) > 1 and bool((np.diff(leaf) >= 0).all())
 
 
 def _sorted_otherwise(numbers: np.ndarray, rng) -> np.ndarray:
