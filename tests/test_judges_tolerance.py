@@ -216,3 +216,31 @@ def test_the_gradient_of_gelu_has_a_bound():
     gradient = jax.grad(lambda x: jax.nn.gelu(x, approximate=False).sum())
     (want,) = judges.expected(gradient, (x,))
     assert want.bound is not None and judges.right(np.asarray(gradient(x)), want).all()
+
+
+@pytest.mark.parametrize("width", daily(16, of=[3, 16, 64]))
+def test_any_order_of_the_sum_in_a_window_is_right_and_a_bfloat16_sum_is_wrong(width):
+    x = normal(200, 128)
+
+    def windows(x):
+        return jax.lax.reduce_window(x, 0.0, jax.lax.add, (width, 1), (1, 1), ((width - 1, 0), (0, 0)))
+
+    def shifted(dtype):
+        padded = jnp.pad(x, ((width - 1, 0), (0, 0))).astype(dtype)
+        return functools.reduce(jnp.add, [padded[k : k + len(x)] for k in range(width)]).astype(x.dtype)
+
+    assert share_right(shifted(jnp.float32), windows, x) == 1
+    assert share_right(shifted(jnp.bfloat16), windows, x) < 0.1
+
+
+def test_the_largest_of_a_window_and_a_running_logsumexp_have_bounds():
+    x = normal(64, 128)
+
+    def largest(x):
+        return jax.lax.reduce_window(2 * x + 1, -jnp.inf, jax.lax.max, (8, 1), (1, 1), "SAME")
+
+    fused = jax.lax.reduce_window(jnp.asarray(2 * np.asarray(x, np.float64) + 1, jnp.float32), -jnp.inf, jax.lax.max, (8, 1), (1, 1), "SAME")  # fmt: skip
+    assert share_right(fused, largest, x) == 1
+    exact = np.log(np.cumsum(np.exp(np.asarray(x, np.float64)), axis=0))
+    assert share_right(exact, lambda x: jax.lax.cumlogsumexp(x, axis=0), x) == 1
+    assert share_right(exact + 1e-4, lambda x: jax.lax.cumlogsumexp(x, axis=0), x) < 0.1

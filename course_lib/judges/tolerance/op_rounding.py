@@ -34,7 +34,7 @@ _COMPARES = {"lt", "le", "gt", "ge", "eq", "ne"}
 _LOGIC = {"and", "or", "not", "xor"}
 _PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"}
 _SUMS = {"reduce_sum", "cumsum"}
-_EXTREMES = {"reduce_max", "reduce_min", "cummax", "cummin"}
+_EXTREMES = {"reduce_max", "reduce_min", "cummax", "cummin", "reduce_window_max", "reduce_window_min"}
 
 
 class Unbounded(Exception):
@@ -78,6 +78,11 @@ def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, on
         terms = _terms(eqn)
         by_chance = _roundings(terms, False) * roundoff * bind(jnp.abs(values[0]))
         return [bind(bounds[0]) + jnp.maximum(by_chance, 3 * jnp.abs(_one_by_one(eqn, values[0]) - value))]
+    if name == "reduce_window_sum":
+        return [bind(bounds[0]) + _roundings(_terms(eqn), _alike(values[0])) * roundoff * bind(jnp.abs(values[0]))]
+    if name == "cumlogsumexp":  # exp turns an error of x into a relative one of the sum, and log turns that back
+        worst = jnp.max(bounds[0], axis=eqn.params["axis"], keepdims=True)
+        return [worst + (_roundings(_terms(eqn), False) + _ROUNDINGS) * roundoff * (1 + jnp.abs(value))]
     if name in _EXTREMES:
         axes = eqn.params.get("axes")
         largest = jnp.max(bounds[0], axis=axes) if axes is not None else jnp.max(bounds[0])
@@ -285,4 +290,6 @@ def _alike(x):
 def _terms(eqn) -> int:
     """Return how many terms each element of a sum has."""
     shape = eqn.invars[0].aval.shape
+    if "window_dimensions" in eqn.params:
+        return math.prod(eqn.params["window_dimensions"])
     return math.prod(shape[axis] for axis in eqn.params["axes"]) if "axes" in eqn.params else shape[eqn.params["axis"]]
