@@ -33,8 +33,8 @@ HARD = re.compile(r"^# ## (\d\d\.\d+) [^\n]+\n#\n# \*Difficulty [45] of 5\.", re
 WORDS = "one two three four five six seven eight nine ten eleven twelve " * 5
 
 
-def of_kind(kind):
-    return [pytest.param(task, id=task.id) for task in TASKS if task.kind == kind]
+def of_kind(*kinds):
+    return [pytest.param(task, id=task.id) for task in TASKS if task.kind in kinds]
 
 
 def header(stem):
@@ -103,8 +103,10 @@ def test_a_lesson_has_something_hard_and_something_to_win(stem):
     exercises = lesson(stem[:2]).exercises
     if len(exercises) < 6:
         return
-    hard, golfed = set(HARD.findall(source("solutions/src", stem))), {t.id for t in exercises if t.kind == "golf"}
-    written = {task.id for task in exercises if task.kind == "write" and f"{task.defines} = None\n" in blank(task)}
+    hard, golfed = set(HARD.findall(source("solutions/src", stem))), {t.id for t in exercises if t.golf is not None}
+    written = {
+        task.id for task in exercises if task.kind in ("write", "project") and f"{task.defines} = None\n" in blank(task)
+    }
     assert golfed and hard & written, "one golf exercise, and one of difficulty 4 or 5 that begins with a name and None"
 
 
@@ -118,7 +120,7 @@ def blank(task):
 # Golf
 
 
-@pytest.mark.parametrize("task", of_kind("golf"))
+@pytest.mark.parametrize("task", of_kind("golf", "project"))
 def test_par_is_weaker_than_ours(task):
     assert golf.ours(task.id) < task.golf.par, "ours is counted by the build: make build"
     if task.golf.unit == golf.BYTES:
@@ -129,7 +131,7 @@ def test_par_is_weaker_than_ours(task):
         assert all(shape[-1] % 128 == 0 and (len(shape) < 2 or shape[-2] % 8 == 0) for shape in shapes), shapes
 
 
-@pytest.mark.parametrize("task", of_kind("golf"))
+@pytest.mark.parametrize("task", of_kind("golf", "project"))
 def test_our_score_is_what_our_answer_scores(task):
     """Of bytes; cycles are compared where the build is, in the lane with the pinned libtpu."""
     names = {}
@@ -140,7 +142,7 @@ def test_our_score_is_what_our_answer_scores(task):
         assert golf.score(task, names[task.judged or task.defines]) == golf.ours(task.id)
 
 
-@pytest.mark.parametrize("task", of_kind("golf"))
+@pytest.mark.parametrize("task", of_kind("golf", "project"))
 def test_a_mutant_misses_par_and_is_told_so(task):
     says = [cell.metadata["says"] for cell in mutants(stem_of(task)) if cell.metadata["answer"] == task.id]
     assert any("above par" in said for said in says), "test_mutants.py asks the judges whether it is so"

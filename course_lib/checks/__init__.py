@@ -1,6 +1,6 @@
 """Checks of the exercises: ``check("01.1", answer)`` judges one, ``hint`` and ``solution`` help, ``progress`` shows.
 
-A project has stages besides: ``predict``, ``planted`` and ``tuned``, and then ``report``.
+A project has stages besides: ``predict``, ``planted`` and ``tuned``, and then ``report``. ``own_project`` declares one.
 """
 
 from course_lib.checks.checking import assess, check, report
@@ -8,6 +8,7 @@ from course_lib.checks.course import course_map
 from course_lib.checks.golf_scores import golf
 from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
+from course_lib.checks.own import own_project
 from course_lib.checks.panel import progress
 from course_lib.checks.projects import planted, predict, tuned
 from course_lib.checks.quantity import parse
@@ -24,6 +25,7 @@ __all__ = [
     "golf",
     "hint",
     "listing",
+    "own_project",
     "parse",
     "planted",
     "predict",

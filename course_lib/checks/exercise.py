@@ -23,7 +23,7 @@ class Exercise:
     learner defined and returns None or (what is wrong, what to try). The other kinds state their question in ``asks``.
     """
 
-    id: str  # "LL.N"
+    id: str  # "LL.N", or "own.NAME" for a project of the reader's own
     title: str
     kind: str  # a key of kinds.RESULTS: "write", "predict", "compute" ...
     defines: str  # the name the learner's cell defines
@@ -67,6 +67,9 @@ class Exercise:
         return inputs.arguments(self.inputs, self.sizes, self.dtypes, self.within)
 
 
+OWN: dict[str, Exercise] = {}  # the reader's own projects, declared in this process by checks.own_project
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lesson:
     """A lesson that has exercises; ``title`` is that of its notebook."""
@@ -86,7 +89,14 @@ def exercise(id: str) -> Exercise:
         raise ValueError(
             f'The first argument is the number of an exercise, as text: check("{first}", ...). It was {id!r:.60}.'
         )
+    if id in OWN:
+        return OWN[id]
     number = id.partition(".")[0].strip().zfill(2)
+    if number == "own":
+        name = id.partition(".")[2]
+        raise ValueError(
+            f"There is no project {id!r:.60} in this kernel: declare it first, checks.own_project({name!r}, ...)."
+        )
     if number not in errors.WRITTEN:
         there = ", ".join(errors.WRITTEN)
         raise ValueError(f"There is no exercise {id!r:.60}. The lessons with exercises are {there}.")

@@ -5,7 +5,7 @@ import json
 
 from course_lib import text
 from course_lib.checks import cards, record
-from course_lib.checks.exercise import exercise
+from course_lib.checks.exercise import OWN, exercise
 
 
 def hint(id: str) -> None:
@@ -23,7 +23,7 @@ def next_hint(id: str) -> str:
     given, count = record.entry(id).hints, len(exercise(id).hints)
     if given < count:
         return f'(hint {given + 1} of {count}: checks.hint("{id}"))'
-    return f'(no hints are left: checks.solution("{id}"))'
+    return "(no hints are left)" if id in OWN else f'(no hints are left: checks.solution("{id}"))'
 
 
 def listing(id: str) -> None:
@@ -38,6 +38,9 @@ def listing(id: str) -> None:
 def solution(id: str) -> None:
     """Print our solution to exercise ``id``, once you have checked an answer of your own."""
     task = exercise(id)
+    if id in OWN:
+        print(f"{id} is yours: there is no solution of ours.")
+        return
     if not record.entry(id).attempts:
         print(f'{id}: try it first. checks.check("{id}", ...) with an answer of yours opens the solution.')
         return

@@ -11,6 +11,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import jax
+import numpy as np
+
 from course_lib import chips, compiler, environment, text, vocabulary
 from course_lib.checks.kinds import golf
 from course_lib.checks.result import NOT_ATTEMPTED, Result, does_nothing, not_attempted, not_yet
@@ -89,6 +92,12 @@ class Project:
             raise ValueError(f"xla_s is {self.xla_s!r}; it is a time in seconds above 0, or None.")
         if not isinstance(self.shapes, tuple):
             raise ValueError(f"shapes is {self.shapes!r:.60}; it is a tuple of functions.")
+
+
+def moved_once(*arrays) -> int:
+    """Return the bytes of arrays, or of ``jax.ShapeDtypeStruct``s, without padding. An int4 takes half a byte."""
+    leaves = jax.tree.leaves(arrays)
+    return sum(math.prod(a.shape) * jax.dtypes.itemsize_bits(np.dtype(a.dtype)) // 8 for a in leaves)
 
 
 def result(task: Exercise, defined: object) -> Result:

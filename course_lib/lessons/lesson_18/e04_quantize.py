@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.checks.kinds.project import Ideal
-from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import moved_once
+from course_lib.checks.kinds.project import Ideal, moved_once
+from course_lib.lessons.lesson_18 import rival, values
 
 MOST = 127
 SMALL = ((256, 384), (128, 128), (384, 640), (128, 1152))  # M, N
@@ -64,9 +63,9 @@ def _truncated(x):
 
 
 EXERCISE = Exercise(
-    id="18.7",
+    id="18.4",
     title="Project: int8 with a scale for each row",
-    kind="golf",
+    kind="project",
     defines="quantize",
     cases=cases,
     reference=reference,
@@ -85,6 +84,7 @@ EXERCISE = Exercise(
         ),
     ),
     golf=Golf(unit=CYCLES, par=230_000, at=lambda: LARGE),
+    project=rival.against("18.4", IDEAL),
     hints=(
         "XLA reads x twice, once for the maxima and once for the division. A block of whole rows needs to be read only "
         "once.",

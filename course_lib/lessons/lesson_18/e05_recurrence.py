@@ -14,11 +14,10 @@ from jax import lax
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.checks.kinds.project import Ideal
-from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import moved_once
+from course_lib.checks.kinds.project import Ideal, moved_once
+from course_lib.lessons.lesson_18 import rival, values
 
-SMALL = ((520, 128), (64, 256), (100, 384), (3, 130))  # T, D
+SMALL = ((264, 128), (64, 256), (100, 384), (3, 130))  # T, D
 LARGE = (jax.ShapeDtypeStruct((4096, 2048), jnp.float32),) * 2
 IDEAL = Ideal(vector_ops=2 * LARGE[0].size, hbm_bytes=moved_once(LARGE, LARGE[0]))
 
@@ -75,9 +74,9 @@ def _own_rows(a, b, g):
 
 
 EXERCISE = Exercise(
-    id="18.1",
+    id="18.5",
     title="Project: a linear recurrence",
-    kind="golf",
+    kind="project",
     defines="recurrence",
     cases=cases,
     reference=reference,
@@ -110,6 +109,7 @@ EXERCISE = Exercise(
         ),
     ),
     golf=Golf(unit=CYCLES, par=210_000, at=lambda: LARGE),
+    project=rival.against("18.5", IDEAL),
     hints=(
         "A block of rows needs one row of what came before it. Where can that row wait between two grid steps?",
         "Let the grid be (columns, rows) with the rows last, keep the last h of a block in VMEM scratch, and set it to "

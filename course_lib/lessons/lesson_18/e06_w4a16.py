@@ -12,9 +12,8 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.checks.kinds.project import Ideal
-from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import moved_once
+from course_lib.checks.kinds.project import Ideal, moved_once
+from course_lib.lessons.lesson_18 import rival, values
 
 GROUP = 128  # rows of q that share a scale
 SMALL = ((16, 1024, 512), (8, 512, 256), (5, 1536, 768), (64, 512, 1280))  # M, K, N
@@ -59,9 +58,9 @@ def _unsigned(x, q, s):
 
 
 EXERCISE = Exercise(
-    id="18.3",
+    id="18.6",
     title="Project: weights of four bits",
-    kind="golf",
+    kind="project",
     defines="w4a16",
     cases=cases,
     reference=reference,
@@ -78,6 +77,7 @@ EXERCISE = Exercise(
         ),
     ),
     golf=Golf(unit=CYCLES, par=100_000, at=lambda: LARGE, floor=IDEAL.cycles() * 9 // 10),
+    project=rival.against("18.6", IDEAL),
     hints=(
         "XLA writes the weights to HBM in bfloat16, and reads them again. In a kernel they can be converted in VMEM, "
         "just before they are multiplied.",

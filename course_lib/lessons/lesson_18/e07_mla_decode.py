@@ -15,9 +15,8 @@ import numpy as np
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.checks.kinds.project import Ideal
-from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import moved_once
+from course_lib.checks.kinds.project import Ideal, moved_once
+from course_lib.lessons.lesson_18 import rival, values
 
 WIDTH, OF_VALUE = 576, 512
 SCALE = 192**-0.5
@@ -70,9 +69,9 @@ def _one_more(q, c, n):
 
 
 EXERCISE = Exercise(
-    id="18.6",
+    id="18.7",
     title="Project: decoding with latent attention",
-    kind="golf",
+    kind="project",
     defines="mla_decode",
     cases=cases,
     reference=reference,
@@ -89,6 +88,7 @@ EXERCISE = Exercise(
         ),
     ),
     golf=Golf(unit=CYCLES, par=190_000, at=lambda: LARGE, floor=IDEAL.cycles() * 9 // 10),
+    project=rival.against("18.7", IDEAL),
     hints=(
         "Keys and values are the same rows, so one copy of a block of c serves both matmuls, and all heads.",
         "The report says that XLA transposes c before your kernel: 576 is no multiple of 128, but T is, so XLA stores "

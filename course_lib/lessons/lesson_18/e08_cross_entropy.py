@@ -15,9 +15,8 @@ import jax.numpy as jnp
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.checks.kinds.project import Ideal
-from course_lib.lessons.lesson_18 import values
-from course_lib.lessons.lesson_18.ideal import moved_once
+from course_lib.checks.kinds.project import Ideal, moved_once
+from course_lib.lessons.lesson_18 import rival, values
 
 SMALL = ((64, 128, 512), (32, 256, 1000), (16, 128, 100), (136, 128, 2200))  # T, D, V
 
@@ -80,9 +79,9 @@ def _every_row_alike(x, w, y, g):
 
 
 EXERCISE = Exercise(
-    id="18.5",
+    id="18.8",
     title="Project: a linear layer and its cross-entropy",
-    kind="golf",
+    kind="project",
     defines="cross_entropy",
     cases=cases,
     reference=reference,
@@ -110,6 +109,7 @@ EXERCISE = Exercise(
         ),
     ),
     golf=Golf(unit=CYCLES, par=1_300_000, at=lambda: LARGE, floor=IDEAL.cycles() * 9 // 10),
+    project=rival.against("18.8", IDEAL),
     hints=(
         "The softmax of lesson 8 goes through a row in blocks of columns with a running maximum and a running sum. "
         "Here each block of columns is a matmul.",

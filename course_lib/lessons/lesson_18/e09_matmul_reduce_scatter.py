@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from course_lib import chips, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.golf import NANOSECONDS, Golf
+from course_lib.checks.kinds.project import Ideal, Project
 from course_lib.lessons.lesson_16 import rings
 from course_lib.lessons.lesson_18 import values
 
@@ -48,7 +49,7 @@ def apart_s(chip: str = "v5e") -> float:
 
 def work(event) -> float:
     """Return the seconds of a matmul with as many results as the core stores at an event."""
-    if event.buffer.space != "vmem" or not event.line:  # what goes into the kernel and out of it has no line there
+    if event.buffer.space != "vmem" or not event.in_kernel:
         return 0.0
     return event.amount / (ROWS * COLUMNS) * block_s()
 
@@ -76,15 +77,16 @@ def scored() -> tuple[jax.Array, jax.Array]:
 
 
 EXERCISE = Exercise(
-    id="18.8",
+    id="18.9",
     title="Project: a collective matmul",
-    kind="golf",
+    kind="project",
     defines="matmul_reduce_scatter",
     cases=cases,
     reference=reference,
     mesh=MESH,
     also=(rings.own_kernel(MESH, scored),),
     golf=Golf(unit=NANOSECONDS, par=230_000, scale=SCALE, work=work),
+    project=Project(ideal=Ideal(flops=FLOPS), planted=0),
     hints=(
         "It is the reduce-scatter of 16.9, but the rows that a device adds to a sum are a matmul. Which one can be "
         "computed before the sum arrives?",

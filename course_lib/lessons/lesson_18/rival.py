@@ -4,9 +4,7 @@ import dataclasses
 import importlib.resources
 import json
 
-from course_lib import vocabulary
-
-COMPILER, MODEL = vocabulary.COMPILER, vocabulary.MODEL
+from course_lib.checks.kinds.project import Ideal, Project
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,3 +23,9 @@ class Rival:
 def xla(id: str) -> Rival:
     """Return the rival of project ``id``. Raise KeyError for one without a stored time."""
     return Rival(**json.loads(importlib.resources.files(__package__).joinpath("xla.json").read_text())[id])
+
+
+def against(id: str, ideal: Ideal, **more) -> Project:
+    """Return what project ``id`` is compared with: its ideal, and XLA's stored time."""
+    stored = xla(id)
+    return Project(ideal=ideal, xla_s=stored.seconds, xla_by=stored.by, **more)

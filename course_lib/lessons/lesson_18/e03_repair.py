@@ -1,0 +1,55 @@
+"""A kernel that is right at the sizes of its author's test, to be repaired."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_18 import values
+
+SIZES = ((32, 384), (20, 256), (16, 128), (7, 640))
+
+
+def reference(x):
+    """Return y[t] = 0.9 * y[t - 1] + x[t] down the rows."""
+
+    def step(above, row):
+        y = 0.9 * above + row
+        return y, y
+
+    return lax.scan(step, jnp.zeros_like(x[0]), x)[1]
+
+
+def cases() -> list[tuple]:
+    """Return random rows at each size."""
+    return [(values.uniform(seed, *size),) for seed, size in enumerate(SIZES)]
+
+
+def _whole_blocks_only(x):
+    """Return y if the rows of a last, partial block are not computed."""
+    return jnp.where(jnp.arange(len(x))[:, None] < len(x) // 16 * 16, reference(x), jnp.nan)
+
+
+EXERCISE = Exercise(
+    id="18.3",
+    title="Repair: right in its own test",
+    kind="repair",
+    defines="decayed",
+    cases=cases,
+    reference=reference,
+    slips=(
+        judges.Slip(
+            means="the rows of a last block that is not full are never written",
+            value=_whole_blocks_only,
+            next="count the blocks of rows with pl.cdiv: a block that is not full is a block, too.",
+        ),
+    ),
+    hints=(
+        "Which values of x did the author try? What is different with a second block of columns, and with 20 rows?",
+        "A carry in scratch belongs to one block of columns. Which axis of the grid must be the last, so that all rows "
+        "of these columns come one after another?",
+        "The grid is (blocks of columns, blocks of rows), with pl.cdiv in both. Clear the scratch where "
+        "pl.program_id(1) is 0, and let the index maps be lambda j, i: (i, j).",
+    ),
+    points=2,
+)
