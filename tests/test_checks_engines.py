@@ -59,6 +59,11 @@ FOR_A_GPU = RIGHT | {"engine": "gpu", "chips": ("h100",)}
         (RIGHT, {"budget": judges.Budget(spills=0)}, "SparseCores have hbm_bytes"),
         (FOR_A_GPU, {"budget": judges.Budget(hbm_bytes=1)}, "budget limits what nobody counts"),
         (RIGHT, {"kind": "golf", "golf": Golf(unit="cycles", par=1)}, 'golf counts cycles .*; it counts "bytes"'),
+        (
+            RIGHT,
+            {"engine": "", "chips": ("v5e",), "advise": lambda verdict: ""},
+            "advise is for kernels on another engine",
+        ),
         (FOR_A_GPU, {"kind": "golf", "golf": Golf(unit="bytes", par=1)}, "on SparseCores alone"),
     ],
 )

@@ -83,6 +83,45 @@ def test_a_copy_in_a_race_is_known_without_its_source():
     assert said.next == "call plgpu.commit_smem() between the two."
 
 
+def two_pieces(x, before, behind, loop):
+    """Double two pieces through one shared memory; ``before`` and ``behind`` stand around what writes it."""
+
+    def kernel(x_gmem, o_gmem, o_smem):
+        def double(piece):
+            here = pl.ds((2 * lax.axis_index("i") + piece) * 128, 128)
+            before()
+            o_smem[...] = 2 * x_gmem[here]
+            behind()
+            plgpu.commit_smem()
+            plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[here])
+
+        pl.loop(0, 2)(double) if loop else [double(piece) for piece in range(2)]
+        plgpu.wait_smem_to_gmem(0)
+
+    out, scratch = jax.ShapeDtypeStruct(x.shape, x.dtype), [plgpu.SMEM((128,), x.dtype)]
+    return plgpu.kernel(kernel, out_type=out, grid=(2,), grid_names=("i",), scratch_types=scratch)(x)
+
+
+@pytest.mark.parametrize("loop", [False, True])
+@pytest.mark.parametrize(
+    "before, behind, says",
+    [
+        (None, None, "The first wait for that copy, in line {last}, comes after the write."),
+        (None, 0, "The first wait for that copy, in line {own}, comes after the write."),
+        (1, None, "The wait between the two, in line {own}, lets the latest copy, which is this one, go on."),
+        (2, None, "The wait between the two, in line {own}, lets the 2 latest copies, this one among them, go on."),
+    ],
+)
+def test_the_wait_that_is_too_late_or_too_weak_is_named(before, behind, says, loop):
+    def wait(n):
+        return (lambda: None) if n is None else lambda: plgpu.wait_smem_to_gmem(n)
+
+    fn = functools.partial(two_pieces, before=wait(before), behind=wait(behind), loop=loop)
+    said = judges.judge_gpu(fn, lambda x: 2 * x, V[:512])[-1]
+    own, last = wait(0).__code__.co_firstlineno, two_pieces.__code__.co_firstlineno + 13
+    assert said.judge == "races" and said.message.endswith(says.format(own=own, last=last)), said.message
+
+
 def multiplied(x, y, awaited):
     """x @ y in two steps of K through the same shared memory; ``awaited`` is what follows each wgmma."""
 

@@ -60,6 +60,8 @@ def _judged(task: Exercise) -> str:
         return "listing is for the kinds that ask; put the code of this one into its notebook."
     if task.mesh is not None and (complaint := _on_many_chips(task)):
         return complaint
+    if task.advise is not None and not task.engine:
+        return "advise is for kernels on another engine; the judges of a TensorCore choose their own words."
     if task.engine and (complaint := _on_another_engine(task)):
         return complaint
     if task.mesh is None and getattr(task.golf, "unit", "") == NANOSECONDS:

@@ -51,6 +51,7 @@ class Exercise:
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong values
     slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong values
     gradient: Gradient | None = None  # judged too, once the function itself is right
+    advise: Callable | None = None  # engine only: verdict -> what to try, where its own words do not fit; "" keeps them
     arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows

@@ -186,18 +186,18 @@ def lookup(table, indices):
 # +    "wide": "right",
 
 
-# %% answer="17.6" name="as it was" judge="races" says="written\\s+again\\s+while\\s+TMA\\s+may\\s+still\\s+be\\s+storing"
+# %% answer="17.6" name="as it was" judge="races" says="(?s)^(?!.*wait_read_only).*first\\s+wait\\s+for\\s+that\\s+copy,\\s+in\\s+line\\s+10,"
 # -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
 
 
-# %% answer="17.6" name="the wait comes after the store" judge="races" says="written\\s+again\\s+while\\s+TMA"
+# %% answer="17.6" name="the wait comes after the store" judge="races" says="(?s)^(?!.*wait_read_only).*in\\s+line\\s+8,\\s+comes\\s+after\\s+the\\s+write"
 # -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
 # -        o_smem[...] = 2 * x_smem[...]
 # +        o_smem[...] = 2 * x_smem[...]
 # +        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
 
 
-# %% answer="17.6" name="waits for all copies but one" judge="races" says="written\\s+again\\s+while\\s+TMA"
+# %% answer="17.6" name="waits for all copies but one" judge="races" says="(?s)^(?!.*wait_read_only).*in\\s+line\\s+7,\\s+lets\\s+the\\s+latest\\s+copy"
 # -        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
 # +        plgpu.wait_smem_to_gmem(1, wait_read_only=True)
 

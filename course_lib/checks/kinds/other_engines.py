@@ -119,7 +119,8 @@ def _refused(task: Exercise, verdict: judges.Verdict, chip: str) -> Result:
     """Return the refusal as a result; it names the chip if the exercise has several."""
     verb = "could not run" if verdict.passed is None or not verdict.ran else "refused"
     on = f" for a {chip}" if len(task.chips) > 1 else ""
+    next = (task.advise(verdict) if task.advise else "") or verdict.next or ("" if verdict.passed is False else _ELSE)
     return Result(
         id=task.id, outcome=NOT_YET, judge=verdict.judge, headline=f"the {verdict.judge} judge {verb} it{on}.",
-        message=verdict.message, next=verdict.next or ("" if verdict.passed is False else _ELSE), report=verdict.report,
+        message=verdict.message, next=next, report=verdict.report,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import jax.extend.core
 
 from course_lib import compat, grid
 from course_lib.grid import jaxprs
+from course_lib.judges.gpu import gpu_waits
 from course_lib.judges.verdict import Complaint
 
 _ACCESS = re.compile(
@@ -24,9 +25,13 @@ class Access(NamedTuple):
     what: str  # "read" or "write"
     space: str
     thread: tuple[str, str]  # block, warpgroup
-    line: str
+    place: tuple[str, int]  # file and line
     code: str  # "" if nobody has the source
     copies: frozenset[str]  # the TMA copies that the line makes
+
+    @property
+    def line(self) -> int:
+        return self.place[1]
 
     def __str__(self) -> str:
         return f"line {self.line}, `{self.code}`" if self.code else f"line {self.line}"
@@ -39,8 +44,9 @@ def complaint(printed: str, jaxpr: jax.extend.core.ClosedJaxpr | None = None) ->
     """
     copies = {} if jaxpr is None else _copies_by_place(jaxpr)
     found = [
-        Access(what, space, (block, warpgroup), line, _code(file, line), copies.get((file, int(line)), frozenset()))
+        Access(what, space, (block, warpgroup), place, _code(*place), copies.get(place, frozenset()))
         for what, space, block, warpgroup, file, line, _ in _ACCESS.findall(printed.partition("RACE DETECTED")[2])[:2]
+        for place in [(file, int(line))]
     ]
     if len(found) < 2:
         return Complaint(
@@ -48,7 +54,10 @@ def complaint(printed: str, jaxpr: jax.extend.core.ClosedJaxpr | None = None) ->
             "look for a missing barrier_wait, commit_smem or wait_smem_to_gmem.",
         )
     later, earlier = found
-    return (_in_global_memory if later.space == _GLOBAL else _in_shared_memory)(later, earlier)
+    if later.space == _GLOBAL:
+        return _in_global_memory(later, earlier)
+    waits = "" if jaxpr is None else gpu_waits.said_of(jaxpr, earlier.place, later.place)
+    return _in_shared_memory(later, earlier, waits)
 
 
 def _copies_by_place(jaxpr: jax.extend.core.ClosedJaxpr) -> dict[tuple[str, int], frozenset[str]]:
@@ -61,8 +70,8 @@ def _copies_by_place(jaxpr: jax.extend.core.ClosedJaxpr) -> dict[tuple[str, int]
     return found
 
 
-def _code(file: str, line: str) -> str:
-    return linecache.getline(file, int(line)).strip()
+def _code(file: str, line: int) -> str:
+    return linecache.getline(file, line).strip()
 
 
 def _in_global_memory(later: Access, earlier: Access) -> Complaint:
@@ -81,7 +90,7 @@ def _in_global_memory(later: Access, earlier: Access) -> Complaint:
     )
 
 
-def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
+def _in_shared_memory(later: Access, earlier: Access, waits: str) -> Complaint:
     if _OUT_OF_SMEM in later.copies:
         return Complaint(
             f"TMA stores shared memory that was just written, and may not see the new values yet: {earlier}, then "
@@ -90,7 +99,7 @@ def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
         )
     if _OUT_OF_SMEM in earlier.copies:
         return Complaint(
-            f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}.",
+            f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}. {waits}".strip(),
             "call plgpu.wait_smem_to_gmem(0, wait_read_only=True) before it is written again.",
         )
     if _INTO_SMEM in earlier.copies:

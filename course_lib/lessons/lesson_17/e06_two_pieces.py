@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_17 import hopper
 
@@ -16,6 +17,16 @@ def by_tma(fn: Callable) -> tuple[str, str] | None:
     if min(hopper.count(EXERCISE, fn, copy) for copy in ("copy_gmem_to_smem", "copy_smem_to_gmem")) < PIECES:
         return "The values are right, but TMA does not copy both pieces in and out.", _KEEP
     return None
+
+
+def advise(verdict: judges.Verdict) -> str:
+    """Return where to look if o_smem is written too early: the judge's own advice is the missing line."""
+    if "is written again while TMA" not in verdict.message:
+        return ""
+    return (
+        "go through both pieces line by line, and note for o_smem when TMA begins to read it, and which line knows that "
+        "it has finished."
+    )
 
 
 _KEEP = "keep the lines of double_kernel_broken, and add the one that is missing."
@@ -36,6 +47,7 @@ EXERCISE = Exercise(
     engine="gpu",
     chips=("h100",),
     also=(by_tma,),
+    advise=advise,
     hints=(
         "Which memory does the second piece write that the first may still need?",
         "copy_smem_to_gmem only starts a copy. What does TMA read while the loop goes on?",
