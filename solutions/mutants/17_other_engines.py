@@ -146,6 +146,21 @@ def lookup(table, indices):
 # +widths |= {"tiled": "512 bytes", "packed": "800 bytes", "widest": 40}
 
 
+# %% answer="17.3" name="XLA writes the row alone" judge="exercise" says="What\\s+XLA\\s+writes\\s+is\\s+counted\\s+as\\s+80\\s+bytes"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "1024 bytes", "packed": "368 bytes", "widest": 40}
+
+
+# %% answer="17.3" name="XLA reads the row alone" judge="exercise" says="XLA's\\s+read\\)\\s+one\\s+is\\s+counted\\s+as\\s+80\\s+bytes(?s:.)*Which\\s+rule"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "1024 bytes", "packed": "784 bytes", "widest": 40}
+
+
+# %% answer="17.3" name="the result alone is packed" judge="exercise" says="the\\s+read\\s+as\\s+a\\s+whole\\s+row\\s+of\\s+tiles"
+# -widths |= {"tiled": "1024 bytes", "packed": "800 bytes", "widest": 40}
+# +widths |= {"tiled": "592 bytes", "packed": "800 bytes", "widest": 40}
+
+
 # %% answer="17.4" name="rows by a vector store" judge="exercise" says="How\\s+large\\s+is\\s+what\\s+this\\s+line\\s+adds"
 # -    "B": "stream.indirect.scatter.add.f32",
 # +    "B": "vst.idx.add",

@@ -99,7 +99,8 @@ def _in_shared_memory(later: Access, earlier: Access, waits: str) -> Complaint:
         )
     if _OUT_OF_SMEM in earlier.copies:
         return Complaint(
-            f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}. {waits}".strip(),
+            f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}."
+            + (f" {waits}" if waits else ""),
             "call plgpu.wait_smem_to_gmem(0, wait_read_only=True) before it is written again.",
         )
     if _INTO_SMEM in earlier.copies:

@@ -2,6 +2,7 @@
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds import predict
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
@@ -24,6 +25,10 @@ def _widest() -> int:
     return max(columns for columns in range(1, TILE + 1) if packed(columns) < tiled(columns))
 
 
+_WHOLE = "Which rule do the bullets give for whoever reads or writes a packed row?"
+_MOVES = "Of the three moves of the packed row (the gather's read, the gather's write, XLA's read)"
+_BOTH = "Both are in the TensorCore's tiles."
+_TILES = "The TensorCore reads it in tiles: in which unit does it keep a row?"
 _NO_RESULT = "That leaves out what XLA does with the result: it reads the packed one and writes a tiled one."
 PARTS = {
     "tiled": Predict(
@@ -31,6 +36,9 @@ PARTS = {
         unit="bytes",
         near={
             512: "That is what the gather reads, or what it writes. It does both.",
+            592: f"The write is counted as 80 bytes, the row alone, and the read as a whole row of tiles. {_BOTH}",
+            608: f"The write is counted as 96 bytes, three granules, and the read as a whole row of tiles. {_BOTH}",
+            2048: "That counts XLA's layout of the result too. A tiled result needs none.",
             160: "That is the row's own bytes, read and written. What lies in HBM for a row, in tiles of 128 columns?",
             80: "That is the row itself. What lies in HBM for it, in tiles of 128 columns, and is it only read?",
             192: "That is for whole granules. In tiles a row takes all 128 columns.",
@@ -45,7 +53,14 @@ PARTS = {
         near={
             192: _NO_RESULT,
             160: f"{_NO_RESULT} And copies move whole granules of 32 bytes.",
-            752: "80 bytes are no whole number of granules.",
+            784: f"{_MOVES} one is counted as 80 bytes, and two as 96. {_WHOLE}",
+            768: f"{_MOVES} two are counted as 80 bytes, and one as 96. {_WHOLE}",
+            752: "Each of the three moves of the packed row is counted as 80 bytes, no whole number of granules.",
+            368: f"What XLA writes is counted as 80 bytes, the row alone. {_TILES}",
+            384: f"What XLA writes is counted as 96 bytes, three granules. {_TILES}",
+            320: f"{predict.TWO_SLIPS}what XLA writes is counted as 80 bytes, but the TensorCore keeps a row in tiles; "
+            "and 80 bytes are no whole number of granules.",
+            608: f"{predict.TWO_SLIPS}of the gather's read and write one is left out, and what XLA reads is left out, too.",
             704: "That counts what XLA writes. It also has to read the packed result.",
             672: "80 bytes are no whole number of granules; and XLA also has to read the packed result.",
             288: "XLA reads the packed result. How many bytes does it write, for tiles of 128 columns?",

@@ -24,8 +24,8 @@ def advise(verdict: judges.Verdict) -> str:
     if "is written again while TMA" not in verdict.message:
         return ""
     return (
-        "go through both pieces line by line, and note for o_smem when TMA begins to read it, and which line knows that "
-        "it has finished."
+        "go through both pieces line by line, and note for o_smem when TMA begins to read it, and which line knows "
+        "that it has finished."
     )
 
 
