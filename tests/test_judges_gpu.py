@@ -156,6 +156,49 @@ def test_a_loop_that_never_waits_for_wgmma_is_refused_for_its_code():
         assert passed or "copies to shared memory that wgmma may still be reading" in races.message
 
 
+@pytest.mark.parametrize(
+    "arrivals, waits, says",
+    [
+        (1, True, "The barrier expects 1 arrival, but 2 copies arrive on it (lines {} and {}) before the kernel waits"),
+        (2, False, "has not waited for the first: lines {} and {} copy to shared memory, and no plgpu.barrier_wait"),
+    ],
+)
+def test_a_barrier_that_completes_too_often_is_told_by_its_cause(arrivals, waits, says):
+    def kernel(x_gmem, y_gmem, o_gmem, x_smem, y_smem, arrived):
+        @pl.loop(0, 3)
+        def add(step):
+            plgpu.copy_gmem_to_smem(x_gmem.at[pl.ds(step * 128, 128)], x_smem, arrived)
+            plgpu.copy_gmem_to_smem(y_gmem.at[pl.ds(step * 128, 128)], y_smem, arrived)
+            if waits:
+                plgpu.barrier_wait(arrived)
+            o_gmem[pl.ds(step * 128, 128)] = x_smem[...] + y_smem[...]
+
+    x, scratch = V[:384], [plgpu.SMEM((128,), V.dtype)] * 2
+    fn = plgpu.kernel(kernel, out_type=x, scratch_types=[*scratch, plgpu.Barrier(num_arrivals=arrivals)])
+    (said,) = judges.judge_gpu(fn, lambda x, y: x + y, x, x)
+    first = kernel.__code__.co_firstlineno + 3
+    assert said.judge == "numbers" and says.format(first, first + 1) in said.message, said.message
+
+
+@pytest.mark.parametrize("multiply", [jnp.dot, lambda x, y: x @ y])
+def test_a_matmul_in_registers_is_refused_before_anything_runs(multiply):
+    def kernel(x_gmem, y_gmem, o_gmem):
+        o_gmem[...] = multiply(x_gmem[...], y_gmem[...])
+
+    x = jnp.ones((64, 64), jnp.float32)
+    fn = plgpu.kernel(kernel, out_type=jax.ShapeDtypeStruct((64, 64), jnp.float32))
+    (said,) = judges.judge_gpu(fn, jnp.dot, x, x)
+    assert said.judge == "compiler" and "multiplies values in registers" in said.message
+
+
+def test_a_declared_slip_is_named():
+    slip = judges.Slip(means="it is tripled", value=lambda x: 3 * x, next="double it.")
+    (said,) = judges.judge_gpu(RIGHT["in_by_tma"].fn, lambda x: x, V, slips=(slip,))
+    assert "That is a known slip" not in said.message
+    (said,) = judges.judge_gpu(lambda x: RIGHT["in_by_tma"].fn(1.5 * x), lambda x: 2 * x, V, slips=(slip,))
+    assert "That is a known slip: it is tripled." in said.message and said.next == "double it."
+
+
 @pytest.mark.parametrize("copies_first, passed", [(0, True), (1, False), (2, False)])
 def test_a_wait_for_wgmma_must_come_before_the_copies(copies_first, passed):
     """The wait stands before both copies, between them, or behind them."""

@@ -102,7 +102,7 @@ def _on_another_engine(task: Exercise) -> str:
     """Return what is wrong with an exercise for SparseCores or a GPU; "" if nothing is."""
     if task.engine not in ENGINES:
         return f"engine is {task.engine!r:.60}; it may be {' or '.join(ENGINES)}, and is left out for a TensorCore."
-    for_one = ("mesh", "gradient", "also_at", "probes", "slips")
+    for_one = ("mesh", "gradient", "also_at", "probes")
     if given := [name for name in for_one if getattr(task, name)]:
         return f"{given[0]} is for kernels on a TensorCore; with engine={task.engine!r} leave it out."
     known = chips.GPU_TARGETS if task.engine == GPU else [name for name in chips.NAMES if chips.sparse_cores(name)]

@@ -241,12 +241,12 @@ def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
         o_gmem[here] = 2 * x_gmem[here]
 
 
-# %% answer="17.7" name="one arrival" judge="numbers" says="let\\s+num_arrivals\\s+count\\s+all\\s+copies"
+# %% answer="17.7" name="one arrival" judge="numbers" says="expects\\s+1\\s+arrival,\\s+but\\s+2\\s+copies\\s+arrive\\s+on\\s+it\\s+.lines\\s+14\\s+and\\s+15."
 # -            plgpu.Barrier(num_arrivals=2),
 # +            plgpu.Barrier(num_arrivals=1),
 
 
-# %% answer="17.7" name="no wait for the copies" judge="numbers" says="barrier_wait\\s+on\\s+the\\s+copy's"
+# %% answer="17.7" name="no wait for the copies" judge="numbers" says="lines\\s+14\\s+and\\s+15\\s+copy\\s+to\\s+shared\\s+memory,\\s+and\\s+no\\s+plgpu"
 # -                plgpu.barrier_wait(arrived)
 
 
@@ -273,19 +273,98 @@ def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
 # +        plgpu.copy_smem_to_gmem(o_smem, o_gmem.at[rows, columns])
 
 
-# %% answer="17.7" name="relu, then the bias" judge="numbers" says="it\\s+should\\s+be"
+# %% answer="17.7" name="relu, then the bias" judge="numbers" says="relu\\s+comes\\s+before\\s+the\\s+bias"
 # -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
 # +        y = jnp.maximum(sums, 0) + bias_of(b_gmem, columns, sums.shape)
 
 
-# %% answer="17.7" name="the first columns' bias" judge="numbers" says="it\\s+should\\s+be"
+# %% answer="17.7" name="the first columns' bias" judge="numbers" says="adds\\s+the\\s+bias\\s+of\\s+columns\\s+0\\s+to\\s+127"
 # -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
 # +        y = jnp.maximum(sums + bias_of(b_gmem, pl.ds(0, bn), sums.shape), 0)
 
 
-# %% answer="17.7" name="one step too few" judge="numbers" says="it\\s+should\\s+be"
+# %% answer="17.7" name="one step too few" judge="numbers" says="the\\s+last\\s+64\\s+elements\\s+of\\s+K\\s+are\\s+left\\s+out"
 # -            @pl.loop(0, k // bk)
 # +            @pl.loop(0, k // bk - 1)
+
+
+# %% answer="17.7" name="one step" judge="numbers" says="only\\s+the\\s+first\\s+64\\s+elements\\s+of\\s+K\\s+are\\s+multiplied"
+# -            @pl.loop(0, k // bk)
+# +            @pl.loop(0, 1)
+
+
+# %% answer="17.7" name="the same blocks in every step" judge="numbers" says="every\\s+step\\s+of\\s+the\\s+loop\\s+multiplies\\s+the\\s+first\\s+64"
+# -                here = pl.ds(step * bk, bk)
+# +                here = pl.ds(0, bk)
+
+
+# %% answer="17.7" name="an accumulator for each step" judge="numbers" says="only\\s+the\\s+last\\s+64\\s+elements\\s+of\\s+K\\s+are\\s+in\\s+the\\s+sum"
+# -        def summed(acc_ref):
+# -            @pl.loop(0, k // bk)
+# -            def add(step):
+# -                here = pl.ds(step * bk, bk)
+# -                plgpu.copy_gmem_to_smem(x_gmem.at[rows, here], x_smem, arrived)
+# -                plgpu.copy_gmem_to_smem(w_gmem.at[here, columns], w_smem, arrived)
+# -                plgpu.barrier_wait(arrived)
+# -                plgpu.wgmma(acc_ref, x_smem, w_smem)
+# -                plgpu.wgmma_wait(0)
+# -
+# -            return acc_ref[...]
+# -
+# -        sums = pl.run_scoped(summed, plgpu.ACC((bm, bn), jnp.float32))
+# +        def product(acc_ref):
+# +            plgpu.wgmma(acc_ref, x_smem, w_smem)
+# +            return acc_ref[...]
+# +
+# +        def add(step, before):
+# +            here = pl.ds(step * bk, bk)
+# +            plgpu.copy_gmem_to_smem(x_gmem.at[rows, here], x_smem, arrived)
+# +            plgpu.copy_gmem_to_smem(w_gmem.at[here, columns], w_smem, arrived)
+# +            plgpu.barrier_wait(arrived)
+# +            return pl.run_scoped(product, plgpu.ACC((bm, bn), jnp.float32))
+# +
+# +        sums = lax.fori_loop(0, k // bk, add, jnp.zeros((bm, bn), jnp.float32))
+
+
+# %% answer="17.7" name="the bias in every step" judge="numbers" says="the\\s+bias\\s+is\\s+added\\s+in\\s+every\\s+step\\s+of\\s+the\\s+loop"
+# -        y = jnp.maximum(sums + bias_of(b_gmem, columns, sums.shape), 0)
+# +        y = jnp.maximum(sums + k // bk * bias_of(b_gmem, columns, sums.shape), 0)
+
+
+# %% answer="17.7" name="jnp.dot of values" judge="compiler" says="jnp.dot\\s+or\\s+@\\s+multiplies\\s+values\\s+in\\s+registers"
+# -        def summed(acc_ref):
+# -            @pl.loop(0, k // bk)
+# -            def add(step):
+# -                here = pl.ds(step * bk, bk)
+# -                plgpu.copy_gmem_to_smem(x_gmem.at[rows, here], x_smem, arrived)
+# -                plgpu.copy_gmem_to_smem(w_gmem.at[here, columns], w_smem, arrived)
+# -                plgpu.barrier_wait(arrived)
+# -                plgpu.wgmma(acc_ref, x_smem, w_smem)
+# -                plgpu.wgmma_wait(0)
+# -
+# -            return acc_ref[...]
+# -
+# -        sums = pl.run_scoped(summed, plgpu.ACC((bm, bn), jnp.float32))
+# +        def add(step, before):
+# +            here = pl.ds(step * bk, bk)
+# +            plgpu.copy_gmem_to_smem(x_gmem.at[rows, here], x_smem, arrived)
+# +            plgpu.copy_gmem_to_smem(w_gmem.at[here, columns], w_smem, arrived)
+# +            plgpu.barrier_wait(arrived)
+# +            return before + jnp.dot(x_smem[...], w_smem[...])
+# +
+# +        sums = lax.fori_loop(0, k // bk, add, jnp.zeros((bm, bn), x.dtype))
+
+
+# %% answer="17.7" name="jnp.dot into the accumulator" judge="numbers" says="Only\\s+plgpu.wgmma\\s+adds\\s+to\\s+it"
+# -                plgpu.wgmma(acc_ref, x_smem, w_smem)
+# -                plgpu.wgmma_wait(0)
+# +                acc_ref[...] = jnp.dot(x_smem[...], w_smem[...])
+
+
+# %% answer="17.7" name="jnp.dot of refs" judge="numbers" says="(?s)did\\s+arithmetic\\s+on\\s+a\\s+Ref.*takes\\s+refs\\s+in\\s+shared\\s+memory\\s+as\\s+they\\s+are"
+# -                plgpu.wgmma(acc_ref, x_smem, w_smem)
+# -                plgpu.wgmma_wait(0)
+# +                acc_ref[...] += jnp.dot(x_smem, w_smem)
 
 
 # %% answer="17.7" name="bias and relu outside" judge="exercise" says="outside\\s+the\\s+kernel"

@@ -37,7 +37,7 @@ def heard(task: Exercise, fn: Callable) -> tuple[Result | None, list[judges.Verd
             if complaint := _outside(task, fn, case, chip):
                 return not_yet(task.id, _OUTSIDE, *complaint), said, None
             with progress.shown(f"judging {task.id} for {chip}"):
-                verdicts = _ASK[task.engine](fn, task.reference, *case, chip=chip)
+                verdicts = _ASK[task.engine](fn, task.reference, *case, chip=chip, slips=task.slips)
             for verdict in verdicts:
                 if verdict.passed is False or (verdict.passed is None and verdict.judge in _NEEDED):
                     return _refused(task, verdict, chip), said, verdict.report

@@ -212,7 +212,7 @@ ROWS = (
     ),
     Row(
         "gpu-accumulator",
-        r"Accumulator shape \(\S*\) does not match value shape",
+        r"Accumulator (?:shape \(\S*\)|dtype \w+) does not match value (?:shape|dtype)",
         "The kernel stores a value to an accumulator of wgmma, as with acc_ref[...] += x. Only plgpu.wgmma adds to it.",
         "multiply with plgpu.wgmma(acc_ref, x_smem, y_smem), whose operands lie in shared memory.",
     ),

@@ -1,18 +1,33 @@
-"""What a Mosaic GPU kernel copies for wgmma, read from its code.
+"""What a Mosaic GPU kernel multiplies, and copies for wgmma, read from its code.
 
-It finds arrays narrower than a unit that TMA copies, and loops whose next copies overwrite what wgmma still reads. The
-simulator shows neither: it copies any array, and takes wgmma for something that is done at once.
+It finds jnp.dot, arrays narrower than a unit that TMA copies, and loops whose next copies overwrite what wgmma still
+reads. The simulator shows none of them: it runs jnp.dot, copies any array, and takes wgmma for something that is done
+at once.
 """
 
 from collections.abc import Iterator
 
 import jax
 
-from course_lib import grid
+from course_lib import compat, grid
 from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
 _UNIT_BYTES = 128  # of a row, in the layout that wgmma reads from shared memory
+
+
+def by_dot(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
+    """Report a matmul by jnp.dot, which Mosaic GPU has no instructions for."""
+    for kernel in grid.pallas_calls(jaxpr.jaxpr):
+        for eqn in (eqn for inner in jaxprs.inside(kernel) for eqn in jaxprs.equations(inner)):
+            if eqn.primitive.name == "dot_general":
+                return Complaint(
+                    f"In {compat.line_of(eqn) or 'the kernel'}, jnp.dot or @ multiplies values in registers, and "
+                    "Mosaic GPU has no such operation.",
+                    "multiply with plgpu.wgmma: it adds to a plgpu.ACC, and takes the refs in shared memory as they "
+                    "are.",
+                )
+    return None
 
 
 def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:

@@ -22,9 +22,10 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, errors, grid
 from course_lib.judges.difference import difference, other_structure
-from course_lib.judges.gpu import gpu_blocks, gpu_copies, gpu_races
+from course_lib.judges.gpu import gpu_barriers, gpu_blocks, gpu_copies, gpu_races
 from course_lib.judges.running.interpreted import Traced, quiet
 from course_lib.judges.running.watchdog import watched
+from course_lib.judges.slips.slip import Slip
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
@@ -37,11 +38,14 @@ _SPILLS = (
 _SERIALIZED = "let only wgmma use the accumulator until wgmma_wait; if registers are short, make its tile smaller."
 
 
-def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> list[Verdict]:
+def judge_gpu(
+    fn: Callable, reference: Callable, *args, chip: str = "h100", slips: tuple[Slip, ...] = ()
+) -> list[Verdict]:
     """Return the verdicts of the three judges in order, up to and including the first that refuses.
 
     ``fn(*args)``, which calls ``plgpu.kernel`` or ``pl.pallas_call``, and ``reference(*args)`` return the same arrays;
-    ``args`` are concrete arrays. ``chip``: one of ``chips.GPU_TARGETS``. Raises ValueError for an argument that is not
+    ``args`` are concrete arrays. ``chip``: one of ``chips.GPU_TARGETS``. ``slips``: what likely mistakes would return,
+    for the verdict on wrong values. Raises ValueError for an argument that is not
     an array, a reference that does not run with them, and an unknown chip.
     """
     gpu, trial = chips.gpu_target(chip), Trial(fn, reference, args)
@@ -57,15 +61,21 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
             if beyond := gpu_blocks.without_a_mask(read):
                 return [complained("numbers", beyond)]
             got, raced = Traced(jaxpr, result).run(True, trial.args), gpu_blocks.written_twice(read)
+        elif dot := gpu_copies.by_dot(jaxpr):  # it never compiles, so no race in it is worth a word
+            return [complained("compiler", dot)]
         else:
             got, printed = _simulated(jaxpr, trial.args, gpu)
             raced = gpu_races.complaint(printed, jaxpr) if printed is not None else gpu_copies.overwritten(jaxpr)
     except Exception as error:
         if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints and continues
             return [complained("races", gpu_races.complaint(said, jaxpr))]
-        return [refused("numbers", errors.explain(error))]
+        why = errors.explain(error)
+        if why.name == "gpu-barrier-overrun" and (overrun := gpu_barriers.overrun(jaxpr)):
+            return [complained("numbers", overrun)]
+        return [refused("numbers", why)]
     walk = grid.Walk(calls=(), jaxpr=jaxpr, result=result)
-    wrong = other_structure(walk, trial.returned) or difference(got, trial.wanted, walk, trial.reference, trial.args)
+    wrong = other_structure(walk, trial.returned)
+    wrong = wrong or difference(got, trial.wanted, walk, trial.reference, trial.args, slips=slips)
     if raced:  # a race may explain wrong values, so it goes first
         return [*([] if wrong else [Verdict(judge="numbers", passed=True)]), complained("races", raced)]
     if wrong:

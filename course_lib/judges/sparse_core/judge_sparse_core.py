@@ -5,6 +5,7 @@ from collections.abc import Callable
 from course_lib import chips, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import sparse_core
+from course_lib.judges.slips.slip import Slip
 from course_lib.judges.sparse_core.evaluate import Run, evaluated
 from course_lib.judges.sparse_core.faults import Fault, NotEvaluated
 from course_lib.judges.sparse_core.traffic import Traffic
@@ -19,12 +20,15 @@ _NO_KERNEL = Complaint(
 )
 
 
-def judge_sparse_core(fn: Callable, reference: Callable, *args, chip: str = "v6e") -> list[Verdict]:
+def judge_sparse_core(
+    fn: Callable, reference: Callable, *args, chip: str = "v6e", slips: tuple[Slip, ...] = ()
+) -> list[Verdict]:
     """Return the verdicts on a function whose kernels run on SparseCores, up to the first that refuses.
 
     ``fn(*args)`` calls ``pl.kernel`` over a ``plsc.VectorSubcoreMesh`` or ``plsc.ScalarSubcoreMesh``, and
     ``reference(*args)`` returns the same arrays in plain JAX. ``args`` are concrete arrays. ``chip``: "v5p", "v6e" or
-    "tpu7x", whose mesh and vector width the function sees while it is traced. The judges:
+    "tpu7x", whose mesh and vector width the function sees while it is traced. ``slips``: what likely mistakes would
+    return, for the verdict on wrong values. The judges:
 
     protocol    what a chip may do differently from one run: an index outside its array, memory that is read or
                 overwritten while a copy is under way, two subcores that touch one element in no order, a wait or a
@@ -37,7 +41,7 @@ def judge_sparse_core(fn: Callable, reference: Callable, *args, chip: str = "v6e
     unknown chip, and one without SparseCores.
     """
     _check(chip)
-    trial = Trial(fn, reference, args, chip, simulate=False)
+    trial = Trial(fn, reference, args, chip, slips=slips, simulate=False)
     trial.wanted  # noqa: B018  raises if the reference does not run
     return asked(trial)
 
@@ -86,7 +90,7 @@ def _run(trial: Trial) -> list[Verdict]:
     passed = Verdict(judge="protocol", passed=True)
     walk = grid.Walk(calls=(), jaxpr=traced.jaxpr, result=traced.result)
     wrong = other_structure(walk, trial.returned)
-    wrong = wrong or difference(run.outputs, trial.wanted, walk, trial.reference, trial.args)
+    wrong = wrong or difference(run.outputs, trial.wanted, walk, trial.reference, trial.args, slips=trial.slips)
     if wrong:
         return [passed, complained("numbers", wrong)]
     return [passed, Verdict(judge="numbers", passed=True, message=_moved(run))]

@@ -60,7 +60,7 @@ PARTS = {
             384: f"What XLA writes is counted as 96 bytes, three granules. {_TILES}",
             320: f"{predict.TWO_SLIPS}what XLA writes is counted as 80 bytes, but the TensorCore keeps a row in tiles; "
             "and 80 bytes are no whole number of granules.",
-            608: f"{predict.TWO_SLIPS}of the gather's read and write one is left out, and what XLA reads is left out, too.",
+            608: f"{predict.TWO_SLIPS}of the gather's read and write one is left out, and so is what XLA reads.",
             704: "That counts what XLA writes. It also has to read the packed result.",
             672: "80 bytes are no whole number of granules; and XLA also has to read the packed result.",
             288: "XLA reads the packed result. How many bytes does it write, for tiles of 128 columns?",
