@@ -159,8 +159,12 @@ def test_a_loop_that_never_waits_for_wgmma_is_refused_for_its_code():
 @pytest.mark.parametrize(
     "arrivals, waits, says",
     [
-        (1, True, "The barrier expects 1 arrival, but 2 copies arrive on it (lines {} and {}) before the kernel waits"),
-        (2, False, "has not waited for the first: lines {} and {} copy to shared memory, and no plgpu.barrier_wait"),
+        (
+            1,
+            True,
+            "1 arrival, but 2 arrive before the kernel waits once: the copies of lines {} and {}. It completes after the first",
+        ),
+        (2, False, "no plgpu.barrier_wait is there for the copies of lines {} and {}. The next ones may overwrite"),
     ],
 )
 def test_a_barrier_that_completes_too_often_is_told_by_its_cause(arrivals, waits, says):

@@ -161,7 +161,7 @@ def lookup(table, indices):
 # +widths |= {"tiled": "592 bytes", "packed": "800 bytes", "widest": 40}
 
 
-# %% answer="17.4" name="rows by a vector store" judge="exercise" says="How\\s+large\\s+is\\s+what\\s+this\\s+line\\s+adds"
+# %% answer="17.4" name="rows by a vector store" judge="exercise" says="How\\s+large\\s+is\\s+what\\s+this\\s+line\\s+adds(?s:.)*take\\s+line\\s+B\\s+out"
 # -    "B": "stream.indirect.scatter.add.f32",
 # +    "B": "vst.idx.add",
 
@@ -171,7 +171,7 @@ def lookup(table, indices):
 # +    "D": "stream.indirect.scatter.add.f32",
 
 
-# %% answer="17.4" name="C stores" judge="exercise" says="before\\s+anything\\s+is\\s+stored"
+# %% answer="17.4" name="C stores" judge="exercise" says="before\\s+anything\\s+is\\s+stored(?s:.)*in\\s+place\\s+of\\s+line\\s+C"
 # -    "C": "vunique",
 # +    "C": "vst.idx.add",
 
@@ -241,12 +241,12 @@ def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
         o_gmem[here] = 2 * x_gmem[here]
 
 
-# %% answer="17.7" name="one arrival" judge="numbers" says="expects\\s+1\\s+arrival,\\s+but\\s+2\\s+copies\\s+arrive\\s+on\\s+it\\s+.lines\\s+14\\s+and\\s+15."
+# %% answer="17.7" name="one arrival" judge="numbers" says="expects\\s+1\\s+arrival,\\s+but\\s+2\\s+arrive\\s+before\\s+the\\s+kernel\\s+waits\\s+once:\\s+the\\s+copies\\s+of\\s+lines\\s+14\\s+and\\s+15"
 # -            plgpu.Barrier(num_arrivals=2),
 # +            plgpu.Barrier(num_arrivals=1),
 
 
-# %% answer="17.7" name="no wait for the copies" judge="numbers" says="lines\\s+14\\s+and\\s+15\\s+copy\\s+to\\s+shared\\s+memory,\\s+and\\s+no\\s+plgpu"
+# %% answer="17.7" name="no wait for the copies" judge="numbers" says="barrier_wait\\s+is\\s+there\\s+for\\s+the\\s+copies\\s+of\\s+lines\\s+14\\s+and\\s+15"
 # -                plgpu.barrier_wait(arrived)
 
 

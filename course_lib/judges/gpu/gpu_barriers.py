@@ -20,9 +20,8 @@ def overrun(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
         copies = [eqn for eqn in found if eqn.primitive.name == _COPY]
         if copies and not any(eqn.primitive.name == _WAIT for eqn in found):
             return Complaint(
-                "A barrier completes a second time, but the kernel has not waited for the first: "
-                f"{_lines(copies)} copy to shared memory, and no plgpu.barrier_wait tells when the data is there. The "
-                "next copies may overwrite what is still being read.",
+                "A barrier completes a second time, but the kernel has not waited for the first: no plgpu.barrier_wait "
+                f"is there for {_named(copies)}. The next ones may overwrite what is still being read.",
                 "call plgpu.barrier_wait on the copies' barrier before their data is read.",
             )
         for wait in (eqn for eqn in found if eqn.primitive.name == _WAIT):
@@ -30,16 +29,16 @@ def overrun(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
             arrivals = wait.invars[0].aval.dtype.num_arrivals
             if for_it and len(for_it) > arrivals:
                 return Complaint(
-                    f"The barrier expects {arrivals} arrival{'s' if arrivals > 1 else ''}, but {len(for_it)} copies "
-                    f"arrive on it ({_lines(for_it)}) before the kernel waits once. It completes when the first "
-                    f"{'have' if arrivals > 1 else 'has'} arrived, and then again.",
+                    f"The barrier expects {arrivals} arrival{'s' if arrivals > 1 else ''}, but {len(for_it)} arrive "
+                    f"before the kernel waits once: {_named(for_it)}. It completes after the first "
+                    f"{arrivals if arrivals > 1 else 'one'}, and the wait may end before the last has come.",
                     "let num_arrivals be the number of copies that one plgpu.barrier_wait is for.",
                 )
     return None
 
 
-def _lines(copies: list) -> str:
-    """Return "lines 14 and 15"."""
-    places = [compat.place_of(eqn) for eqn in copies]
-    lines = sorted({str(place[1]) for place in places if place}, key=int)
-    return f"lines {' and '.join(lines)}" if lines else f"{len(copies)} lines"
+def _named(copies: list) -> str:
+    """Return "the copies of lines 14 and 15", without lines if nobody knows them."""
+    lines = sorted({place[1] for place in map(compat.place_of, copies) if place})
+    of = f" of line{'s' if len(lines) > 1 else ''} {' and '.join(map(str, lines))}" if lines else ""
+    return f"the {'copies' if len(copies) > 1 else 'copy'}{of}"

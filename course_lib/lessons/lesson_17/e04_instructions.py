@@ -25,6 +25,13 @@ RIGHT = {
     "E": "sbarrier.arrive",
 }
 _COPIES = "That is a copy of rows, by a list of indices. Does this line copy any?"
+IN_ITS_PLACE = {  # what lets the kernel compile without a line; "" if nothing is needed
+    "A": "",
+    "B": "",
+    "C": "so_far, is_last = label, label > 0",
+    "D": "counts_ref[pl.ds(k, lanes)] = so_far",
+    "E": "",
+}
 _ALONE = {
     "A": "Nobody is waited for in this line.",
     "B": "Adding to shared memory needs no barrier by itself. Does this line wait for others?",
@@ -140,13 +147,16 @@ def fewer_without(line: str) -> str:
 
 
 def _asked(line: str) -> Choose:
+    new = IN_ITS_PLACE[line]
+    lines = "both lines E" if line == "E" else f"line {line}"
+    change = f"write {new} in place of {lines}" if new else f"take {lines} out"
     return Choose(
         options=OPTIONS,
         right=RIGHT[line],
         wrong=ASKS[line],
         why="without this line the listing has fewer of it.",
         proof=functools.partial(fewer_without, line),
-        next="take the line out of a copy of the kernel, and look of which instruction the listing then has fewer.",
+        next=f"in a copy of the kernel, {change}. List it again: one instruction occurs less often than before.",
     )
 
 
