@@ -433,6 +433,40 @@ def segment_sum(rows, segments):
     return sparse_core.scatter_add(rows, segments, 512)
 
 
+# %% answer="17.9" name="everybody reads all segments" judge="budget" says="segments_hbm\\s+\\(32\\s+times\\s+its\\s+size\\)(?s:.)*more\\s+is\\s+moved\\s+than\\s+the\\s+exercise\\s+allows"
+# -            pltpu.sync_copy(segments_hbm.at[here], segments_ref)
+# -            pltpu.sync_copy(rows_hbm.at[here, columns], rows_ref)
+# -            pltpu.sync_copy(rows_ref, sums_shared.at[segments_ref], add=True)
+# +            pltpu.sync_copy(segments_hbm, segments_ref)
+# +            pltpu.sync_copy(rows_hbm.at[here, columns], rows_ref)
+# +            pltpu.sync_copy(rows_ref, sums_shared.at[segments_ref.at[here]], add=True)
+
+# -            pltpu.VMEM((128,), jnp.int32),
+# +            pltpu.VMEM((n,), jnp.int32),
+
+
+# %% answer="17.9" name="zeros from HBM" judge="budget" says="zeros_hbm\\s+\\(twice\\s+its\\s+size\\)(?s:.)*XLA's\\s+broadcast_in_dim"
+# -    def sum_kernel(rows_hbm, segments_hbm, o_hbm, sums_shared, segments_ref, rows_ref):
+# +    def sum_kernel(rows_hbm, segments_hbm, zeros_hbm, o_hbm, sums_shared, segments_ref, rows_ref):
+
+# -        pltpu.sync_copy(rows_ref.at[pl.ds(0, mine)], sums_shared.at[stripe])
+# +        pltpu.sync_copy(zeros_hbm.at[stripe], sums_shared.at[stripe])
+
+# -    )(rows, segments)
+# +    )(rows, segments, jnp.zeros((512, part), rows.dtype))
+
+
+# %% answer="17.9" name="every row twice" judge="budget" says="rows_hbm\\s+\\(twice\\s+its\\s+size\\)"
+# -            pltpu.sync_copy(rows_hbm.at[here, columns], rows_ref)
+# +            pltpu.sync_copy(rows_hbm.at[here, columns], rows_ref)
+# +            pltpu.sync_copy(rows_hbm.at[here, columns], rows_ref)
+
+
+# %% answer="17.9" name="both add up all columns" judge="protocol" says="give\\s+each\\s+a\\s+part\\s+of\\s+the\\s+result\\s+of\\s+its\\s+own"
+# -        columns = pl.ds(lax.axis_index("core") * part, part)
+# +        columns = pl.ds(0, part)
+
+
 # %% answer="17.9" name="some lanes are not cleared" judge="numbers" says="Nothing\\s+has\\s+written\\s+this\\s+memory"
 # -            @pl.loop(0, part, step=lanes)
 # +            @pl.loop(0, part - lanes, step=lanes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import chips, compiler, environment, grid, judges, text
+from course_lib import chips, compiler, environment, grid, judges
 from course_lib.checks.around import around
 from course_lib.checks.result import NOT_YET, Result, not_yet
 from course_lib.compiler import progress
@@ -70,7 +70,7 @@ def moved(task: Exercise, fn: Callable, case: tuple, chip: str) -> tuple[int, st
     """
     traffic = judges.sparse_core_traffic(fn, *case, chip=chip)
     outside = around(walk(task, fn, case))
-    parts = [f"The SparseCores read {traffic.read:,} bytes and write {traffic.written:,}"]
+    parts = [str(traffic)]
     parts += [f"XLA's {name}, outside the kernel, moves {count:,}" for name, count in outside.items()]
     return traffic.read + traffic.written + sum(outside.values()), "; ".join(parts) + "."
 
@@ -110,8 +110,8 @@ def _budget(task: Exercise, fn: Callable, case: tuple, chip: str) -> judges.Verd
     total, of_what = moved(task, fn, case, chip)
     if total <= limit:
         return judges.Verdict(judge="budget", passed=True)
-    what = f"It moves {text.size(total)} of HBM; the budget is {text.size(limit)}. {of_what}"
-    next = "let each subcore copy only its own indices and the rows that they name, each once."
+    what = f"It moves {total:,} bytes of HBM; the budget is {limit:,}. {of_what}"
+    next = "find the array of which more is moved than the exercise allows for it, and the line that moves it."
     return judges.Verdict(judge="budget", passed=False, message=what, next=next)
 
 

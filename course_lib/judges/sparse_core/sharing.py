@@ -117,6 +117,6 @@ _ONE_CORE = (
     "in pltpu.emit_pipeline. To add up rows, add into pltpu.VMEM_SHARED."
 )
 _TWO_CORES = (
-    "divide the work by both axes of the mesh, for SparseCores that do the same work write the same rows. Or let each "
-    "SparseCore write a result of its own, and add them outside."
+    "divide the work by both axes of the mesh: SparseCores that do the same work write the same rows. If both have to "
+    "add up for the same rows, give each a part of the result of its own."
 )
