@@ -689,21 +689,49 @@ bags = None
 
 
 def bags(table, indices):
-    """Return the sum of each bag: a SparseCore holds 128 columns of the whole table."""
-    mesh, count, width = subcores(), indices.size // 8, table.shape[1]
+    """Return the sum of each bag: a SparseCore brings 128 columns of the rows that occur."""
+    mesh, (rows, width), count = subcores(), table.shape, indices.size // 8
     mine, part = count // mesh.num_subcores, width // mesh.num_cores
-    stored = table.shape[0] // mesh.num_subcores  # rows of the table that a subcore brings
+    stored, lanes = rows // mesh.num_subcores, plsc.get_sparse_core_info().num_lanes
 
-    def bags_kernel(table_hbm, indices_hbm, o_hbm, table_shared, indices_ref, sums_ref):
+    def bags_kernel(
+        table_hbm, indices_hbm, o_hbm, times_shared, table_shared,
+        indices_ref, ones_ref, wanted_ref, rows_ref, sums_ref,
+    ):  # fmt: skip
         subcore = lax.axis_index("subcore")
         columns = pl.ds(lax.axis_index("core") * part, part)
         stripe = pl.ds(subcore * stored, stored)
-        pltpu.sync_copy(table_hbm.at[stripe, columns], table_shared.at[stripe])
-        plsc.subcore_barrier()  # the whole table is there
+
+        @pl.loop(0, 8 * mine, step=lanes)
+        def fill(k):
+            ones_ref[pl.ds(k, lanes)] = jnp.ones((lanes,), jnp.int32)
+
+        @pl.loop(0, stored, step=lanes)
+        def clear(k):
+            wanted_ref[pl.ds(k, lanes)] = jnp.zeros((lanes,), jnp.int32)
+
+        pltpu.sync_copy(wanted_ref, times_shared.at[stripe])
         for k in range(8):
             here = pl.ds(k * count + subcore * mine, mine)
-            pltpu.sync_copy(indices_hbm.at[here], indices_ref)
-            pltpu.sync_copy(table_shared.at[indices_ref], sums_ref, add=k > 0)
+            pltpu.sync_copy(indices_hbm.at[here], indices_ref.at[pl.ds(k * mine, mine)])
+        plsc.subcore_barrier()  # all counts are zero
+        pltpu.sync_copy(ones_ref, times_shared.at[indices_ref], add=True)
+        plsc.subcore_barrier()  # all indices have been counted
+        pltpu.sync_copy(times_shared.at[stripe], wanted_ref)
+
+        @pl.loop(0, stored, step=lanes)
+        def choose(k):
+            here = pl.ds(k, lanes)
+            row = subcore * stored + k + lax.iota(jnp.int32, lanes)
+            wanted_ref[here] = jnp.where(wanted_ref[here] > 0, row, -1)
+
+        wanted = plsc.Indices(wanted_ref, ignored_value=-1)
+        pltpu.sync_copy(table_hbm.at[wanted, columns], rows_ref)
+        pltpu.sync_copy(rows_ref, table_shared.at[stripe])
+        plsc.subcore_barrier()  # the rows that occur are there
+        for k in range(8):
+            of_k = indices_ref.at[pl.ds(k * mine, mine)]
+            pltpu.sync_copy(table_shared.at[of_k], sums_ref, add=k > 0)
         pltpu.sync_copy(sums_ref, o_hbm.at[pl.ds(subcore * mine, mine), columns])
 
     return pl.kernel(
@@ -711,8 +739,12 @@ def bags(table, indices):
         out_type=jax.ShapeDtypeStruct((count, width), table.dtype),
         mesh=mesh,
         scratch_types=[
-            pltpu.VMEM_SHARED((table.shape[0], part), table.dtype),
-            pltpu.VMEM((mine,), jnp.int32),
+            pltpu.VMEM_SHARED((rows,), jnp.int32),
+            pltpu.VMEM_SHARED((rows, part), table.dtype),
+            pltpu.VMEM((8 * mine,), jnp.int32),
+            pltpu.VMEM((8 * mine,), jnp.int32),
+            pltpu.VMEM((stored,), jnp.int32),
+            pltpu.VMEM((stored, part), table.dtype),
             pltpu.VMEM((mine, part), table.dtype),
         ],
     )(table, indices)

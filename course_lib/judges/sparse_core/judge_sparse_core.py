@@ -13,10 +13,10 @@ from course_lib.judges.tpu import compiling
 from course_lib.judges.trial import Trial, arrays
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused, skipped
 
-_NO_KERNEL = Complaint(
-    "The function has no kernel on SparseCores: nothing calls pl.kernel over a plsc.VectorSubcoreMesh.",
-    'write one: pl.kernel(kernel, out_type=..., mesh=plsc.VectorSubcoreMesh(core_axis_name="core", '
-    'subcore_axis_name="subcore"), scratch_types=[...]). A pl.pallas_call runs on a TensorCore.',
+_WRITE_ONE = (
+    "write a kernel for the vector subcores: pl.kernel(kernel, out_type=..., "
+    'mesh=plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore"), scratch_types=[...]). They have '
+    "no matrix unit: a copy takes rows by their indices, as in table_hbm.at[indices_ref]."
 )
 
 
@@ -80,7 +80,7 @@ def _run(trial: Trial) -> list[Verdict]:
     """Return the verdicts on the protocol and the numbers."""
     traced = trial.traced
     if not sparse_core.is_asked_for(traced.jaxpr):
-        return [complained("protocol", _NO_KERNEL)]
+        return [complained("protocol", _not_there(traced.jaxpr))]
     try:
         run = evaluated(traced.jaxpr, trial.args, trial.chip)
     except NotEvaluated as why:
@@ -94,6 +94,14 @@ def _run(trial: Trial) -> list[Verdict]:
     if wrong:
         return [passed, complained("numbers", wrong)]
     return [passed, Verdict(judge="numbers", passed=True, message=_moved(run))]
+
+
+def _not_there(jaxpr) -> Complaint:
+    """Return the complaint about a function without a kernel on SparseCores."""
+    if any(True for _ in grid.pallas_calls(jaxpr.jaxpr)):
+        on_tensor_core = "There is no kernel on SparseCores: pl.pallas_call takes yours to the TensorCore."
+        return Complaint(on_tensor_core, _WRITE_ONE)
+    return Complaint("There is no kernel on SparseCores: XLA computes all of it, on the TensorCore.", _WRITE_ONE)
 
 
 def _endless(trial: Trial) -> Fault | None:
