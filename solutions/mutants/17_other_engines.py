@@ -409,6 +409,33 @@ def double_kernel(x_gmem, o_gmem, x_smem, o_smem, arrived):
 # +    return y, (y, g)
 
 
+# %% answer="17.8" name="s without a sigmoid" judge="numbers" says="s\\s+is\\s+g\\s+itself,\\s+not\\s+sigmoid"
+# -    s = jax.nn.sigmoid(g_ref[...])
+# +    s = g_ref[...]
+
+
+# %% answer="17.8" name="the sigmoid of the cotangent" judge="numbers" says="s\\s+is\\s+sigmoid\\s+of\\s+the\\s+cotangent"
+# -    s = jax.nn.sigmoid(g_ref[...])
+# +    s = jax.nn.sigmoid(cotangent_ref[...])
+
+
+# %% answer="17.8" name="g for the cotangent" judge="numbers" says="g\\s+stands\\s+where\\s+the\\s+cotangent\\s+should\\s+be"
+# -    dx_ref[...] = cotangent_ref[...] * s
+# -    dg_ref[...] = cotangent_ref[...] * x_ref[...] * s * (1 - s)
+# +    dx_ref[...] = g_ref[...] * s
+# +    dg_ref[...] = g_ref[...] * x_ref[...] * s * (1 - s)
+
+
+# %% answer="17.8" name="the cotangent second" judge="numbers" says="g\\s+and\\s+the\\s+cotangent\\s+are\\s+exchanged"
+# -def gate_gradient_kernel(x_ref, g_ref, cotangent_ref, dx_ref, dg_ref):
+# +def gate_gradient_kernel(x_ref, cotangent_ref, g_ref, dx_ref, dg_ref):
+
+
+# %% answer="17.8" name="the cotangent first" judge="numbers" says="g\\s+stands\\s+where\\s+the\\s+cotangent\\s+should\\s+be"
+# -    return pl.pallas_call(gate_gradient_kernel, out_shape=(like, like))(*saved, cotangent)
+# +    return pl.pallas_call(gate_gradient_kernel, out_shape=(like, like))(cotangent, *saved)
+
+
 # %% answer="17.9" name="no barrier behind the zeros" judge="protocol" says="subcore_barrier"
 # -        plsc.subcore_barrier()  # all of the sum is zero
 

@@ -46,10 +46,50 @@ def in_torch(gate: Callable) -> tuple[str, str] | None:
 
 
 def with_or_without_torch(gate: Callable) -> str:
-    """Say whether PyTorch had its say; nothing where the line is stored or compared, because few machines have it."""
+    """Say as what the answer was judged; nothing where the line is stored or compared: few machines have PyTorch."""
     if environment.building() or (environment.under_nbval() and not environment.under_a_grader()):
         return ""
-    return "with PyTorch" if has_torch(gate) else "no PyTorch"
+    return "judged as a JAX function" + (
+        " and as an operator of PyTorch" if has_torch(gate) else ", but not as an operator, which needs PyTorch"
+    )
+
+
+def _gradients(x, g, c, s) -> tuple:
+    """Return dx and dg for a cotangent c, with s where sigmoid(g) should be."""
+    return c * s, c * x * s * (1 - s)
+
+
+_ORDER = "compare what the backward rule passes to the kernel, and in which order, with the kernel's refs."
+SLIPS = (
+    judges.Slip(
+        means="s is g itself, not sigmoid(g)", value=lambda x, g, c: _gradients(x, g, c, g),
+        next="recompute s in the gradient's kernel, as the forward kernel does: it is not among what you saved.",
+    ),
+    judges.Slip(
+        means="g stands where the cotangent should be", value=lambda x, g, c: _gradients(x, g, g, jax.nn.sigmoid(g)),
+        next=_ORDER,
+    ),
+    judges.Slip(
+        means="s is sigmoid of the cotangent, not of g", value=lambda x, g, c: _gradients(x, g, c, jax.nn.sigmoid(c)),
+        next=_ORDER,
+    ),
+    judges.Slip(
+        means="g and the cotangent are exchanged", value=lambda x, g, c: _gradients(x, c, g, jax.nn.sigmoid(c)),
+        next=_ORDER,
+    ),
+    judges.Slip(
+        output="dg", means="dg has s, not s * (1 - s)", value=lambda x, g, c: c * x * jax.nn.sigmoid(g),
+        next="the derivative of s = sigmoid(g) is s * (1 - s).",
+    ),
+    judges.Slip(
+        output="dx", means="dx is s alone, without the cotangent", value=lambda x, g, c: jax.nn.sigmoid(g),
+        next="multiply by the cotangent, which the backward rule gets beside what you saved.",
+    ),
+    judges.Slip(
+        output="dg", means="dg has no cotangent", next="multiply by the cotangent.",
+        value=lambda x, g, c: x * jax.nn.sigmoid(g) * (1 - jax.nn.sigmoid(g)),
+    ),
+)  # fmt: skip
 
 
 EXERCISE = Exercise(
@@ -64,20 +104,7 @@ EXERCISE = Exercise(
     build=function_of,
     gradient=judges.Gradient(
         of=("x", "g"),
-        slips=(
-            judges.Slip(
-                output="dg", means="dg has s, not s * (1 - s)", value=lambda x, g, c: c * x * jax.nn.sigmoid(g),
-                next="the derivative of s = sigmoid(g) is s * (1 - s).",
-            ),
-            judges.Slip(
-                output="dx", means="dx is s alone, without the cotangent", value=lambda x, g, c: jax.nn.sigmoid(g),
-                next="multiply by the cotangent, which the backward rule gets beside what you saved.",
-            ),
-            judges.Slip(
-                output="dg", means="dg has no cotangent", next="multiply by the cotangent.",
-                value=lambda x, g, c: x * jax.nn.sigmoid(g) * (1 - jax.nn.sigmoid(g)),
-            ),
-        ),
+        slips=SLIPS,
     ),
     also=(in_torch,),
     achieved=with_or_without_torch,
@@ -89,4 +116,4 @@ EXERCISE = Exercise(
         + _OPERATOR,
     ),
     points=3,
-)  # fmt: skip
+)
