@@ -134,3 +134,40 @@ def test_the_core_has_its_units_and_sizes(name):
     smallest = min(float(node.get("font-size")) for node in parsed(picture.svg).iter() if node.get("font-size"))
     assert smallest * 480 / 720 >= 10, "readable on a page 480 pixels wide"
     assert f"MXU: {chip.mxus} units" in picture.text
+
+
+def complete(picture, *parts):
+    """Assert that all ``parts`` are said, and that every word can be read; return the words."""
+    said = words(picture.svg)
+    assert [part for part in parts if not any(part in line for line in said)] == []
+    assert overflowing(picture.svg) == [] == words_on_words(picture.svg)
+    assert [line for line in said if line.endswith("…")] == [], "nothing is cut short"
+    smallest = min(float(node.get("font-size")) for node in parsed(picture.svg).iter() if node.get("font-size"))
+    assert smallest * 480 / 720 >= 10, "readable on a page 480 pixels wide"
+
+
+@pytest.mark.parametrize("name", chips.GPU_NAMES)
+def test_an_sm_has_its_units_and_sizes_and_says_who_waits(name):
+    picture, gpu = viz.sm_picture(gpu=name), chips.gpu(name)
+    waits = ("barrier_wait(", "wgmma_wait(", "commit_smem(", "wait_smem_to_gmem(")
+    shared = f"Shared memory {text.size(gpu.sm_shared_bytes)}"
+    complete(
+        picture, f"{gpu.sms} SMs", "TMA", "Warpgroup", "Tensor Cores", shared, text.byte_rate(gpu.hbm_bandwidth), *waits
+    )
+    assert all(f"{n}. " in picture.text for n in range(1, 5))
+    with pytest.raises(ValueError, match="gpu='a100' is not known"):
+        viz.sm_picture(gpu="a100")
+
+
+@pytest.mark.parametrize("name", ["v5p", "v6e", "tpu7x"])
+def test_sparse_cores_have_their_memories_and_sizes(name):
+    picture, cores, chip = viz.sparse_core_picture(chip=name), chips.sparse_cores(name), chips.chip(name)
+    own, more = f"VMEM {text.size(cores.vmem_bytes)}", f"{cores.subcores - 1} more"
+    complete(picture, f"The {cores.cores} SparseCores", own, more, "Spmem", f"{cores.lanes} lanes of 32 bits")
+    assert f"at {text.byte_rate(chip.program_bandwidth)}, for both" in picture.text
+    assert "stream.indirect.gather" in picture.text and "subcore_barrier()" in picture.text
+
+
+def test_a_chip_without_sparse_cores_has_no_picture_of_them():
+    with pytest.raises(ValueError, match="chip='v5e' has no SparseCores. Choose one of: v5p, v6e, tpu7x"):
+        viz.sparse_core_picture(chip="v5e")

@@ -25,6 +25,8 @@ from course_lib.viz.pictures.chains import chains
 from course_lib.viz.pictures.core_picture import core_picture
 from course_lib.viz.pictures.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.pictures.search_map import search_map
+from course_lib.viz.pictures.sm_picture import sm_picture
+from course_lib.viz.pictures.sparse_core_picture import sparse_core_picture
 from course_lib.viz.pictures.sum_over_axis import sum_over_axis
 from course_lib.viz.pictures.trace_lanes import trace_lanes
 from course_lib.viz.pipeline_chart.pipeline_chart import PipelineChart, pipeline_chart
@@ -87,7 +89,9 @@ __all__ = [
     "ring_player",
     "roof_plot",
     "search_map",
+    "sm_picture",
     "softmax_stepper",
+    "sparse_core_picture",
     "sum_over_axis",
     "systolic_stepper",
     "three_engines",

@@ -3,9 +3,8 @@
 from course_lib import chips, text
 from course_lib.viz.common import draw
 from course_lib.viz.common.picture import Picture
+from course_lib.viz.pictures import machine
 
-_OUTSIDE, _VECTOR, _SCALAR, _UNIT = "#eef1f5", "#fdf3d8", "#e6dff0", "#cfe3f1"
-_BIG, _PLAIN, _SMALL = 19, 16, 15  # font sizes; on a page 480 pixels wide, two thirds of that
 _LEFT, _WIDE = 14, 184  # left edge and width of the scalar side
 _MIDDLE, _RIGHT = 236, draw.INNER - 14  # edges of the vector side
 _EACH = (_RIGHT - _LEFT - 3 * 12) / 4  # width of a vector unit
@@ -23,7 +22,7 @@ def core_picture(*, chip: str = "v5e") -> Picture:
     several = of.tensor_cores > 1
     title = f"One of the {of.tensor_cores} TensorCores of a {chip}" if several else f"The TensorCore of a {chip}"
     panel = draw.Panel("".join([*_outside(of, out), *_scalar(of), *_vector(of), *_flows(of)]), 640)
-    drawn = draw.stacked([draw.paragraph(title, size=_BIG, bold=True), panel], gap=8)
+    drawn = draw.stacked([draw.paragraph(title, size=machine.BIG, bold=True), panel], gap=8)
     words = as_text(of, out, title)
     return Picture(svg=draw.card(drawn, title, words), text=words)
 
@@ -34,7 +33,8 @@ def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
     both = f" for each of {of.tensor_cores} cores" if of.tensor_cores > 1 else ""
     lines = (
         f"{title}.",
-        f"HBM: {_gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, in the background.",
+        f"HBM: {machine.gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, "
+        "in the background.",
         f"Links: to {out.neighbours} neighbouring chips, to which the DMA engines copy as well, and to the host.",
         f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues all bundles, reads 32-bit words from it.",
         f"VMEM: {text.size(of.vmem_bytes)}. A bundle loads up to {text.counted(slots['load'], 'register')} from it "
@@ -49,41 +49,14 @@ def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
     return "\n".join(lines)
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.0f} GiB"
-
-
-def _box(x: float, y: float, width: float, height: float, fill: str, name: str, *lines: str) -> str:
-    """Draw a unit or a memory, with its name and lines about it."""
-    body = draw.box(x, y, width, height, fill, stroke=draw.INK, radius=4)
-    body += draw.label(x + 10, y + 23, name, width - 14, size=_BIG, bold=True)
-    return body + "".join(
-        draw.label(x + 10, y + 44 + 19 * n, line, width - 14, size=_SMALL) for n, line in enumerate(lines)
-    )
-
-
-def _arrow(x1: float, y1: float, x2: float, y2: float, *, both: bool = False, thick: float = 3) -> str:
-    """Draw a horizontal or vertical arrow; its line ends inside the heads."""
-    dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
-    start = (x1 + 6 * dx, y1 + 6 * dy) if both else (x1, y1)
-    found = draw.line(*start, x2 - 6 * dx, y2 - 6 * dy, draw.INK, width=thick)
-    return found + _head(x2, y2, dx, dy) + (_head(x1, y1, -dx, -dy) if both else "")
-
-
-def _head(x: float, y: float, dx: int, dy: int) -> str:
-    corners = [(x, y), (x - 10 * dx - 6 * dy, y - 10 * dy - 6 * dx), (x - 10 * dx + 6 * dy, y - 10 * dy + 6 * dx)]
-    points = " ".join(f"{draw.number(a)},{draw.number(b)}" for a, b in corners)
-    return f'<polygon points="{points}" fill="{draw.INK}"/>'
-
-
 def _outside(of: chips.Chip, out: chips.Links) -> list[str]:
     """Draw HBM and links at the top, and the frame of the core below them."""
     link = [] if out.link_bandwidth is None else [f"{text.byte_rate(out.link_bandwidth)} each way"]
     edge, words = _LEFT + _WIDE, "arrays live here; no unit reads it directly"
     return [
-        _box(_MIDDLE, 4, _RIGHT - _MIDDLE, 62, _OUTSIDE, f"HBM {_gib(of.hbm_bytes)}", words),
-        _box(0, 4, edge, 94, _OUTSIDE, "Links", f"{out.neighbours} other chips", *link, "the host"),
-        _arrow(_DOWN, 82, edge, 82),  # the same engines copy to and from other chips
+        machine.unit(_MIDDLE, 4, _RIGHT - _MIDDLE, 62, machine.OUTSIDE, f"HBM {machine.gib(of.hbm_bytes)}", words),
+        machine.unit(0, 4, edge, 94, machine.OUTSIDE, "Links", f"{out.neighbours} other chips", *link, "the host"),
+        machine.arrow(_DOWN, 82, edge, 82),  # the same engines copy to and from other chips
         draw.box(0, 128, draw.INNER, 508, draw.PAPER, stroke=draw.MUTED, radius=8),
     ]
 
@@ -91,8 +64,8 @@ def _outside(of: chips.Chip, out: chips.Links) -> list[str]:
 def _scalar(of: chips.Chip) -> list[str]:
     does = ("issues a bundle", "each cycle; loops,", "addresses,", "starts copies")
     return [
-        _box(_LEFT, 146, _WIDE, 68, _SCALAR, f"SMEM {text.size(of.smem_bytes)}", "words of 32 bits"),
-        _box(_LEFT, 272, _WIDE, 116, _SCALAR, "Scalar unit", *does),
+        machine.unit(_LEFT, 146, _WIDE, 68, machine.CONTROL, f"SMEM {text.size(of.smem_bytes)}", "words of 32 bits"),
+        machine.unit(_LEFT, 272, _WIDE, 116, machine.CONTROL, "Scalar unit", *does),
     ]
 
 
@@ -106,9 +79,20 @@ def _vector(of: chips.Chip) -> list[str]:
         ("MXU", f"{of.mxus} units of", f"{of.mxu_size} x {of.mxu_size}", "multiply-adds"),
     ]
     return [
-        _box(_MIDDLE, 146, wide, 68, _VECTOR, f"VMEM {text.size(of.vmem_bytes)}", "blocks, scratch, spilled registers"),
-        _box(_MIDDLE, 272, wide, 88, _VECTOR, f"{of.registers} vector registers", shape, _each(of)),
-        *(_box(_LEFT + n * (_EACH + 12), _UNITS, _EACH, 108, _UNIT, *lines) for n, lines in enumerate(units)),
+        machine.unit(
+            _MIDDLE,
+            146,
+            wide,
+            68,
+            machine.MEMORY,
+            f"VMEM {text.size(of.vmem_bytes)}",
+            "blocks, scratch, spilled registers",
+        ),
+        machine.unit(_MIDDLE, 272, wide, 88, machine.MEMORY, f"{of.registers} vector registers", shape, _each(of)),
+        *(
+            machine.unit(_LEFT + n * (_EACH + 12), _UNITS, _EACH, 108, machine.UNIT, *lines)
+            for n, lines in enumerate(units)
+        ),
     ]
 
 
@@ -121,13 +105,13 @@ def _flows(of: chips.Chip) -> list[str]:
     word, slots, store = text.size(of.register_bytes), of.slots, _DOWN + 190
     middles = [_LEFT + n * (_EACH + 12) + _EACH / 2 for n in range(4)]
     arrows = [
-        _arrow(_DOWN, 66, _DOWN, 146, both=True, thick=6),
-        _arrow(_LEFT + 60, 214, _LEFT + 60, 272, both=True),
-        _arrow(_DOWN, 214, _DOWN, 272, thick=5),
-        _arrow(store, 272, store, 214),
-        _arrow(_DOWN, _BUS, _DOWN, 360),
+        machine.arrow(_DOWN, 66, _DOWN, 146, both=True, thick=6),
+        machine.arrow(_LEFT + 60, 214, _LEFT + 60, 272, both=True),
+        machine.arrow(_DOWN, 214, _DOWN, 272, thick=5),
+        machine.arrow(store, 272, store, 214),
+        machine.arrow(_DOWN, _BUS, _DOWN, 360),
         draw.line(middles[0] - 1.5, _BUS, middles[-1] + 1.5, _BUS, draw.INK, width=3),
-        *(_arrow(middle, _BUS, middle, _UNITS, both=False) for middle in middles),
+        *(machine.arrow(middle, _BUS, middle, _UNITS, both=False) for middle in middles),
     ]
     said = [
         (_DOWN + 20, 92, f"DMA engines: {text.byte_rate(of.hbm_bandwidth)},", draw.INK, True),
@@ -141,5 +125,5 @@ def _flows(of: chips.Chip) -> list[str]:
         (_LEFT, 624, "Copies, MXU, XLU and EUP continue in the background.", draw.MUTED, False),
     ]
     return arrows + [
-        draw.label(x, y, words, 660, size=_PLAIN, fill=fill, bold=bold) for x, y, words, fill, bold in said
+        draw.label(x, y, words, 660, size=machine.PLAIN, fill=fill, bold=bold) for x, y, words, fill, bold in said
     ]
