@@ -162,7 +162,7 @@ def test_a_loop_that_never_waits_for_wgmma_is_refused_for_its_code():
         (
             1,
             True,
-            "1 arrival, but 2 arrive before the kernel waits once: the copies of lines {} and {}. It completes after the first",
+            "2 arrive before the kernel waits once: the copies of lines {} and {}. It completes after the first one",
         ),
         (2, False, "no plgpu.barrier_wait is there for the copies of lines {} and {}. The next ones may overwrite"),
     ],

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Lesson 17: Other engines
 #
-# *65 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. Short of time?
-# Leave out "PyTorch": about 60 minutes. You need lesson 5 for copies and their semaphores, lesson 8 for values that
-# pass from step to step, and lesson 10 for `jax.custom_vjp`. You need neither a TPU nor a GPU. `make setup-gpu` adds the
-# compiler for GPUs; without it, the cells that use it say so and go on.*
+# *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need lesson
+# 5 for copies and their semaphores, lesson 8 for values that pass from step to step, and lesson 10 for
+# `jax.custom_vjp`. You need neither a TPU nor a GPU. `make setup-gpu` adds the compiler for GPUs; without it, the cells
+# that use it say so and go on.*
 #
 # Every kernel so far was for the TensorCore of a TPU. Pallas has other engines, which are kinds of cores with a
 # compiler that takes Pallas to them: two for NVIDIA GPUs, and one for the SparseCores that some TPUs have. The kernel
@@ -106,7 +106,8 @@ for source, *words in (
 #
 # The kernels in this lesson have not run on a chip; those of the library have run on an H100
 # ([results](../docs/results.md#measured-on-gpus)). NVIDIA's compiler counts registers and bytes, but no cycles, and the
-# TPU's simulator does not run SparseCores. So every time in this lesson is *measured*, and quoted with its source.
+# TPU's simulator does not run SparseCores. So every time in this lesson is *measured*, and quoted with its source, or it
+# is a bound, from bytes or FLOPs.
 #
 # After this lesson you can
 # - say what a grid step is on a TPU and on a GPU, and what may pass from one to the next,
@@ -258,11 +259,20 @@ ask(judges.judge_gpu(softmax, jax.nn.softmax, wide, chip="a100")[-1:])
 # > **barrier**: a counter in shared memory for which the threads of a block can wait. A TMA copy into shared memory
 # > signals the barrier it was given when it has arrived.
 #
-# With Mosaic GPU you write for one thread block and see its hardware. `plgpu.kernel` takes no BlockSpecs: refs of the
-# arguments stay in GPU memory, and the kernel starts each copy itself and waits for it. (There is a pipeline for those
-# who ask for it, `plgpu.emit_pipeline`.) The axes of the grid have names, and `lax.axis_index` returns a block's index
-# along one of them. Here is the softmax, with one row for each thread block. (By default, a copy into shared memory has
-# at most 256 elements along an axis, so a row here has 256.)
+# > **wgmma**: the instruction with which a warpgroup starts a matmul of two blocks in shared memory. The accumulator is
+# > in the registers of its threads.
+#
+# With Mosaic GPU you write for one thread block and see its hardware. **Look for** the units that go on beside the
+# threads: for each of them there is a call that waits.
+
+# %%
+viz.sm_picture()
+
+# %% [markdown]
+# `plgpu.kernel` takes no BlockSpecs: refs of the arguments stay in GPU memory, and the kernel starts each copy itself
+# and waits for it. (There is a pipeline for those who ask for it, `plgpu.emit_pipeline`.) The axes of the grid have
+# names, and `lax.axis_index` returns a block's index along one of them. Here is the softmax, with one row for each
+# thread block. (By default, a copy into shared memory has at most 256 elements along an axis, so a row here has 256.)
 
 
 # %%
@@ -306,9 +316,8 @@ if on_h100 := for_gpu(softmax_hopper, few, chip="h100"):
 # %% [markdown]
 # (Of the shared memory, 2,048 bytes are for the two rows and 2,048 for Mosaic GPU's reductions.)
 #
-# Two waits are new. A copy *in* signals its barrier, like the semaphore of a copy on a TPU. A copy *out* has no
-# barrier: `wait_smem_to_gmem(n)` waits until at most n of them are under way. The third line, `commit_smem()`, has no
-# counterpart on a TPU: it makes what the threads have written to shared memory visible to TMA.
+# The barrier of a copy *in* is like the semaphore of a copy on a TPU. A copy *out* has none: `wait_smem_to_gmem(n)`
+# waits until at most n of them are under way. `commit_smem()` has no counterpart on a TPU.
 #
 # JAX's GPU simulator also records which accesses to memory are ordered. **Predict** for each of the three lines with a
 # comment: are the values right in the simulator if the line is missing, and which judge refuses the kernel? The folded
@@ -380,13 +389,9 @@ print(*(line for line in changed if line[0] != "?"), sep="\n")
 # On a TPU the pipeline copies and waits, by Triton the compiler arranges the loads, and with Mosaic GPU you do both. In
 # return you decide how many copies are under way, and which threads start them.
 #
-# The matrix units of a Hopper also run asynchronously.
-#
-# > **wgmma**: the instruction with which a warpgroup starts a matmul of two blocks in shared memory. The accumulator is
-# > in the registers of its threads.
-#
-# The next kernel multiplies one tile. Its barrier expects two arrivals, one for each copy, and `plgpu.ACC` is an
-# accumulator in registers. Reading it waits for the matmul.
+# The Tensor Cores of a Hopper run beside the threads, too. The next kernel multiplies one tile with wgmma. Its barrier
+# expects two arrivals, one for each copy, and `plgpu.ACC` is an accumulator in registers. Reading it waits for the
+# matmul.
 
 
 # %%
@@ -486,7 +491,14 @@ for case in ((1 << 20, 65536, 128), (65536, 1024, 128), (1 << 20, 65536, 8)):
 # > **vector subcore**: one of the 16 parts of a SparseCore, with a memory of its own. A vector subcore computes with
 # > short vectors and starts copies.
 #
-# The next cell counts them for each device. (A tpu7x is two devices.)
+# > **shared VMEM**: a memory that the subcores of one SparseCore share. Copies with `add=True` add to it, and several
+# > subcores may add to the same row at once.
+#
+# The cell after the picture counts them for each device. (A tpu7x is two devices.) **Look for** what two SparseCores
+# share.
+
+# %%
+viz.sparse_core_picture()
 
 # %%
 for name in ("v5e", "v5p", "v6e", "tpu7x"):
@@ -560,20 +572,17 @@ for bundle in listing.find("stream."):
 
 # %% [markdown]
 # Each of our three copies has become one instruction, and one of them, `stream.indirect.gather`, fetches all rows of a
-# subcore. `tilespmem` is the subcore's own memory.
+# subcore.
 #
 # ### Adding rows
 #
 # The gradient of a gather is a scatter-add: row r of the table's gradient is the sum of the cotangents of all rows that
-# were fetched from r. Several subcores may have to add to the same row, and none can reach another's memory.
+# were fetched from r. Several subcores may have to add to the same row, and none can reach another's memory, so they
+# add in shared VMEM.
 #
-# > **shared VMEM**: a memory that the subcores of one SparseCore share. Copies with `add=True` add to it, and several
-# > subcores may add to the same row at once.
-#
-# In the kernel below, each SparseCore sums its half of the rows in shared VMEM. First each subcore sets its stripe of
-# the sum to zero, then all of them add, then each copies its stripe to HBM, and XLA adds the sums of the two
-# SparseCores. A `plsc.subcore_barrier()` ends when all subcores of the SparseCore have reached it. **Predict** what the
-# judge says without the first barrier, and without the second.
+# In the kernel below, each SparseCore sums its half of the rows. First each subcore sets its stripe of the sum to zero,
+# then all of them add, then each copies its stripe to HBM, and XLA adds the sums of the two SparseCores. **Predict**
+# what the judge says without the first barrier, and without the second.
 
 
 # %% tags=["predict"]
@@ -626,27 +635,10 @@ for barriers in ((True, True), (False, True), (True, False)):
 #
 # ### When does a kernel pay?
 #
-# XLA runs some ops on SparseCores unasked. In its program they have `execution_thread="sparsecore"`. Guess on which
-# chips it does so for a gather of rows, and on which when 1 is added to many elements of a vector. You have no way to
-# know: what counts is that a few lines tell you.
-
-# %% tags=["predict"]
-vector = jax.ShapeDtypeStruct((100_000,), jnp.int32)
-wide_table, many = shapes(65536, 65536, 128)
-for name, fn, args in (
-    ("jnp.take(table, i, axis=0)", taken, (wide_table, many)),
-    ("x.at[i].add(1)", lambda x, i: x.at[i].add(1), (vector, many)),
-):
-    found = []
-    for chip in ("v5p", "v6e", "tpu7x"):
-        hlo = compiler.compile_tpu(fn, *args, chip=chip, simulate=False).hlo
-        found += [chip] if 'execution_thread="sparsecore"' in hlo else []
-    print(f"{name:27} on the SparseCores of: {', '.join(found) or 'none'}")
-
-# %% [markdown]
-# So look at XLA's program before you write a kernel. On a v6e, `jnp.take` stays on the TensorCore. Our kernel moves 4
-# bytes for each index, and each row of 128 columns in and out, 512 bytes each way. In the first case above that is
-# exactly what XLA moves. In the second, the kernel moves 1.1 MB, where XLA moves 32 times as much.
+# XLA runs some ops on SparseCores unasked, so look at its program before you write a kernel (a cell under *Further*
+# does). On a v6e, `jnp.take` stays on the TensorCore. Our kernel moves 4 bytes for each index, and each row of 128
+# columns in and out, 512 bytes each way. In the first of the three cases above that is exactly what XLA moves. In the
+# second, the kernel moves 1.1 MB, where XLA moves 32 times as much.
 #
 # What about narrow rows? The next cell compiles the kernel for a table of 16 columns, as it is and with `packed=True`,
 # and prints what XLA does around the second.
@@ -686,9 +678,8 @@ print(f"at the HBM bandwidth of one device: {moved / tpu7x.program_bandwidth * 1
 # %% [markdown]
 # The published kernel ran on one device, and divides its work like ours with `cores=1`, so both SparseCores move all of
 # the bytes. Twice the time above is more than half of the 4.05 ms. Bandwidth does not explain the 18.1 ms of the
-# TensorCore. (Compiled today for a tpu7x, the gather in the cell before runs on SparseCores, so XLA's own program may
-# have changed since.) Bytes are a lower bound, and they tell you which of two layouts is better. Only a chip can tell
-# the rest.
+# TensorCore. (Compiled today for a tpu7x, `jnp.take` runs on SparseCores, so XLA's own program may have changed since.)
+# Bytes are a lower bound, and they tell you which of two layouts is better. Only a chip can tell the rest.
 #
 # ## PyTorch
 #
@@ -836,35 +827,11 @@ viz.plot_picture(
 # | Mosaic TPU | current | this course runs on it |
 # | Pallas for SparseCores | current | the [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) |
 # | Mosaic GPU | current, the successor of Triton | the same |
-# | Triton | deprecated since JAX 0.11, to be removed | the same, and the next cell |
-# | Mosaic GPU through `pl.pallas_call` | gone since JAX 0.11 | the next cell |
+# | Triton | deprecated since JAX 0.11, to be removed | the same, and JAX's warning under *Further* |
+# | Mosaic GPU through `pl.pallas_call` | gone since JAX 0.11 | an error under *Further* |
 # | TorchTPU | beta | its page on the package index |
 # | PyTorch/XLA | no release since November 2025 | its page on the package index |
 #
-# What JAX itself says is certain for the version that you have. The next cell lowers a kernel that copies an
-# array for a GPU, and then compiles it with compiler parameters of Mosaic GPU.
-
-
-# %%
-def copied(x, params=None):
-    def copy_kernel(x_ref, o_ref):
-        o_ref[...] = x_ref[...]
-
-    return pl.pallas_call(copy_kernel, out_shape=x, compiler_params=params)(x)
-
-
-on_an_h100, not_simulated = (
-    chips.gpu_target("h100").target(),
-    pltpu.force_tpu_interpret_mode(False),
-)
-with on_an_h100, not_simulated, warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    jax.jit(copied).trace(scores).lower(lowering_platforms=("cuda",))
-print("JAX warns:", *textwrap.wrap(str(said[0].message), 90), sep="\n  ")
-by_mosaic_gpu = functools.partial(copied, params=plgpu.CompilerParams())
-print(compiler.compile_gpu(by_mosaic_gpu, scores, chip="h100").error)
-
-# %% [markdown]
 # The next widget says what each engine can do, why, and how we know. **Tick what your own workload needs:** which
 # engines have it all? (A lookup with a gradient, say, needs a gather, an add to memory and a derivative.)
 
@@ -947,9 +914,80 @@ for chip in ("a100", "h100"):
 # An accumulator of 128 x 256 values takes 256 registers in each thread of one warpgroup, more than a thread has, so
 # ptxas makes each wgmma wait for the one before it. In the library's kernel each of two warpgroups has half of the
 # tile. Both kernels multiply tiles of 128 rows, the one by `mma` from registers, the other by `wgmma` from shared
-# memory, which its ring and two buffers for the result nearly fill. Neither count says which is faster. For the H100,
-# the [results](../docs/results.md#measured-on-gpus) do.
+# memory, which its ring and two buffers for the result nearly fill. Neither count says which is faster.
 #
+# An H100 does. The next cell puts two of the library's times, *measured* on an H100 (80 GB, HBM3) with JAX 0.11.2 in
+# November 2026, beside the least that NVIDIA's data sheet allows: the FLOPs at its peak, or the bytes at its bandwidth.
+# That is *predicted (model)*. More of them are in the [results](../docs/results.md#measured-on-gpus).
+
+# %%
+MEASURED = {  # microseconds on the H100: the library's kernel by Mosaic GPU, XLA's, the library's by Triton
+    "softmax of f32[8192, 4096]": (90.0, 90.8, 90.0),
+    "matmul of bf16[4096, 4096]": (173.7, 173.6, 264.6),
+}
+h100 = chips.gpu_target("h100")
+bounds = (
+    ("HBM", 2 * 4 * 8192 * 4096 / h100.memory_bandwidth),
+    ("compute", 2 * 4096**3 / h100.bf16_flops),
+)
+print(f"{'us':28}{'predicted':>18}{'measured: ours':>20}{'XLA':>8}{'by Triton':>12}")
+for (name, (ours, xla, triton)), (bound, seconds) in zip(
+    MEASURED.items(), bounds, strict=True
+):
+    predicted = f"{seconds * 1e6:.1f}, {bound}"
+    print(f"{name:28}{predicted:>18}{ours:20.1f}{xla:8.1f}{triton:12.1f}")
+
+# %% [markdown]
+# Softmax needs an eighth more than its bytes predict, by whichever back end: a plain copy of as many bytes took 89.6 us.
+# The matmul by Mosaic GPU is as fast as XLA's, which is cuBLAS's, and a quarter above its FLOPs. By Triton it takes half
+# as long again.
+#
+# ### What JAX says of its back ends
+#
+# What JAX itself says is certain for the version that you have. The next cell lowers a kernel that copies an array for
+# a GPU, and then compiles it with compiler parameters of Mosaic GPU.
+
+
+# %%
+def copied(x, params=None):
+    def copy_kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    return pl.pallas_call(copy_kernel, out_shape=x, compiler_params=params)(x)
+
+
+on_an_h100, not_simulated = (
+    chips.gpu_target("h100").target(),
+    pltpu.force_tpu_interpret_mode(False),
+)
+with on_an_h100, not_simulated, warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    jax.jit(copied).trace(scores).lower(lowering_platforms=("cuda",))
+print("JAX warns:", *textwrap.wrap(str(said[0].message), 90), sep="\n  ")
+by_mosaic_gpu = functools.partial(copied, params=plgpu.CompilerParams())
+print(compiler.compile_gpu(by_mosaic_gpu, scores, chip="h100").error)
+
+# %% [markdown]
+# ### Where XLA uses SparseCores
+#
+# XLA runs some ops on SparseCores unasked. In its program they have `execution_thread="sparsecore"`. Guess on which
+# chips it does so for a gather of rows, and on which when 1 is added to many elements of a vector. You have no way to
+# know: what counts is that a few lines tell you.
+
+# %% tags=["predict"]
+vector = jax.ShapeDtypeStruct((100_000,), jnp.int32)
+wide_table, many = shapes(65536, 65536, 128)
+for name, fn, args in (
+    ("jnp.take(table, i, axis=0)", taken, (wide_table, many)),
+    ("x.at[i].add(1)", lambda x, i: x.at[i].add(1), (vector, many)),
+):
+    found = []
+    for chip in ("v5p", "v6e", "tpu7x"):
+        hlo = compiler.compile_tpu(fn, *args, chip=chip, simulate=False).hlo
+        found += [chip] if 'execution_thread="sparsecore"' in hlo else []
+    print(f"{name:27} on the SparseCores of: {', '.join(found) or 'none'}")
+
+# %% [markdown]
 # ### Counting, an element at a time
 #
 # A vector subcore has a store that adds, with an address for each lane. In the histogram below each subcore counts its

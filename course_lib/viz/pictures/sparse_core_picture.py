@@ -9,14 +9,14 @@ _WIDE = 190  # of the TensorCore
 _LEFT, _RIGHT = 226, draw.INNER - 14  # edges of the first SparseCore; the others look out behind it
 _IN, _FIRST = _LEFT + 14, 224  # left edge and width of the first subcore
 _STREAM = _IN + 32  # x of the copies
-_TOP, _SUBCORES, _SHARED, _END = 128, 168, 350, 430  # y of a SparseCore, its subcores, its shared memory, its end
+_TOP, _SUBCORES, _SHARED, _END = 128, 168, 350, 430  # y of a SparseCore and its parts
 
 
 def sparse_core_picture(*, chip: str = "v6e") -> Picture:
     """Draw the SparseCores of a chip beside a TensorCore: HBM, subcores with their memories, shared memory, copies.
 
-    Sizes come from ``chips.sparse_cores`` and ``chips.chip``, for one device. Raises ValueError for an unknown chip, and for one
-    without SparseCores.
+    Sizes come from ``chips.sparse_cores`` and ``chips.chip``, for one device. Raises ValueError for an unknown chip,
+    and for one without SparseCores.
     """
     of, cores = chips.chip(chip), chips.sparse_cores(chip)
     if cores is None:
