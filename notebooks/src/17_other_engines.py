@@ -805,14 +805,14 @@ BRANCHES = (
     ("pl.pallas_call", "Triton", "GPUs from Ampere on", "--"),
 )
 plt.rcParams.update(viz.PLOT_STYLE)
-fig, ax = plt.subplots(figsize=(7.6, 2.6), layout="tight")
+fig, ax = plt.subplots(figsize=(7.6, 2.4), layout="tight")
 box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "gray"}
-ax.text(0, 1.5, "Pallas", ha="center", va="center", bbox=box)
+ax.text(0, 1.5, "Pallas", ha="center", va="center", bbox=box, size=11)
 for y, (*names, line) in enumerate(reversed(BRANCHES)):
     ax.plot((0, 1, 2, 3), (1.5, y, y, y), line, color="gray", zorder=0)
     for x, name in enumerate(names, 1):
-        ax.text(x, y, name, ha="center", va="center", bbox=box)
-ax.set(xlim=(-0.3, 3.5), ylim=(-0.5, 3.5))
+        ax.text(x, y, name, ha="center", va="center", bbox=box, size=11)
+ax.set(xlim=(-0.2, 3.6), ylim=(-0.4, 3.4))
 ax.axis("off")
 viz.plot_picture(
     fig,
@@ -939,8 +939,8 @@ for (name, (ours, xla, triton)), (bound, seconds) in zip(
 
 # %% [markdown]
 # Softmax needs an eighth more than its bytes predict, by whichever back end: a plain copy of as many bytes took 89.6 us.
-# The matmul by Mosaic GPU is as fast as XLA's, which is cuBLAS's, and a quarter above its FLOPs. By Triton it takes half
-# as long again.
+# The matmul by Mosaic GPU is as fast as XLA's, which is cuBLAS's, and takes a quarter more than its FLOPs predict. By
+# Triton it takes half as long again.
 #
 # ### What JAX says of its back ends
 #

@@ -23,7 +23,7 @@ def sparse_core_picture(*, chip: str = "v6e") -> Picture:
         some = ", ".join(name for name in chips.NAMES if chips.sparse_cores(name))
         raise ValueError(f"chip={chip!r} has no SparseCores. Choose one of: {some}.")
     title = f"The {cores.cores} SparseCores of a {chip}, beside a TensorCore"
-    panel = draw.Panel("".join([*_units(of, cores), *_flows(of), *_rules(cores)]), _END + 62)
+    panel = draw.Panel("".join([*_units(of, cores), *_flows(), *_rules(cores)]), _END + 62)
     drawn = draw.stacked([draw.paragraph(title, size=machine.BIG, bold=True), panel], gap=8)
     words = as_text(of, cores, title)
     return Picture(svg=draw.card(drawn, title, words), text=words)
@@ -71,7 +71,13 @@ def _units(of: chips.Chip, cores: chips.SparseCores) -> list[str]:
     shared = f"what the subcores leave of {_pool(cores)}"
     return [
         machine.unit(
-            0, 4, draw.INNER, 62, machine.OUTSIDE, f"HBM {machine.gib(of.cores * of.hbm_bytes)}", "tables and results"
+            0,
+            4,
+            draw.INNER,
+            62,
+            machine.OUTSIDE,
+            f"HBM {machine.gib(of.cores * of.hbm_bytes)}",
+            f"tables and results, at {text.byte_rate(of.program_bandwidth)} for all cores",
         ),
         machine.unit(0, _TOP, _WIDE, 130, machine.UNIT, "TensorCore", *tensor),
         *behind,
@@ -86,12 +92,11 @@ def _units(of: chips.Chip, cores: chips.SparseCores) -> list[str]:
     ]
 
 
-def _flows(of: chips.Chip) -> list[str]:
+def _flows() -> list[str]:
     """Draw the copies."""
     tensor = 40
     return [
         machine.arrow(tensor, 66, tensor, _TOP, both=True, thick=6),
-        draw.label(tensor + 14, 100, text.byte_rate(of.program_bandwidth), size=machine.PLAIN, bold=True),
         machine.arrow(_STREAM, 66, _STREAM, _SUBCORES, both=True),
         draw.label(
             _STREAM + 16, 92, "rows by a list: stream.indirect.gather", size=machine.PLAIN, bold=True, halo=True
