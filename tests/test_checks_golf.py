@@ -418,7 +418,7 @@ def ours_to_four(x, ys):
     return pl.pallas_call(add, out_shape=ys, grid=(4,), in_specs=[whole, each], out_specs=each)(x, ys)
 
 
-GOLFS = [task.id for task in exercises().values() if task.kind == "golf"]
+GOLFS = [task.id for task in exercises().values() if task.kind == "golf" and not task.engine]  # in a pallas_call
 
 
 def statement(task):

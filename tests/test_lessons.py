@@ -124,7 +124,7 @@ def blank(task):
 def test_par_is_weaker_than_ours(task):
     assert golf.ours(task.id) < task.golf.par, "ours is counted by the build: make build"
     if task.golf.unit == golf.BYTES:
-        assert golf.least(task) <= golf.ours(task.id)
+        assert task.engine or golf.least(task) <= golf.ours(task.id)  # a gather may leave out rows of an array
         args = task.arguments()[0]
         leaves = jax.tree.leaves((args, jax.eval_shape(task.reference, *args)))
         shapes = [leaf.shape for leaf in leaves if leaf.ndim > 2 or leaf.dtype != "int32"]  # lists lie in SMEM

@@ -930,12 +930,14 @@ bounds = (
     ("HBM", 2 * 4 * 8192 * 4096 / h100.memory_bandwidth),
     ("compute", 2 * 4096**3 / h100.bf16_flops),
 )
-print(f"{'us':28}{'predicted':>18}{'measured: ours':>20}{'XLA':>8}{'by Triton':>12}")
+print(
+    f"{'us':28}{'predicted (model)':>18}{'measured: ours':>20}{'XLA':>8}{'by Triton':>12}"
+)
 for (name, (ours, xla, triton)), (bound, seconds) in zip(
     MEASURED.items(), bounds, strict=True
 ):
-    predicted = f"{seconds * 1e6:.1f}, {bound}"
-    print(f"{name:28}{predicted:>18}{ours:20.1f}{xla:8.1f}{triton:12.1f}")
+    least = f"{seconds * 1e6:.1f}, {bound}"
+    print(f"{name:28}{least:>18}{ours:20.1f}{xla:8.1f}{triton:12.1f}")
 
 # %% [markdown]
 # Softmax needs an eighth more than its bytes predict, by whichever back end: a plain copy of as many bytes took 89.6 us.

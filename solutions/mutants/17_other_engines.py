@@ -499,7 +499,7 @@ def segment_sum(rows, segments):
 # +            @pl.loop(0, part - lanes, step=lanes)
 
 
-# %% answer="17.10" name="as given" judge="exercise" says="above\\s+par(?s:.)*read\\s+8,192\\s+bytes\\s+of\\s+indices_hbm\\s+and\\s+2,097,152\\s+bytes\\s+of\\s+table_hbm"
+# %% answer="17.10" name="as given" judge="exercise" says="above par(?s:.)*read\\s+8,192\\s+bytes\\s+of\\s+indices_hbm\\s+and\\s+2,097,152\\s+bytes\\s+of\\s+table_hbm"
 def bags(table, indices):
     return fetched_bags(table, indices)
 

@@ -1,5 +1,7 @@
 """Exercise 17.8 where PyTorch is installed: its operator trains there, and what it refuses."""
 
+import re
+
 import pytest
 from lesson_files import answers, code_cells
 
@@ -55,4 +57,4 @@ def test_the_judge_of_a_box_gets_the_function_that_the_operator_runs():
 
     assert ask(["run", GATE]) == ["ok"]
     text, outcome, _ = judging.judged(exercise("17.8"), ask)
-    assert outcome == "passed" and "not as an operator, which needs PyTorch: numbers" in " ".join(text.split())
+    assert outcome == "passed" and re.search("(no|needs) PyTorch: numbers", " ".join(text.split()))

@@ -49,9 +49,10 @@ def with_or_without_torch(gate: Callable) -> str:
     """Say as what the answer was judged; nothing where the line is stored or compared: few machines have PyTorch."""
     if environment.building() or (environment.under_nbval() and not environment.under_a_grader()):
         return ""
-    return "judged as a JAX function" + (
-        " and as an operator of PyTorch" if has_torch(gate) else ", but not as an operator, which needs PyTorch"
-    )
+    if environment.under_a_grader():  # which looks for a pass in one line
+        return "with PyTorch" if has_torch(gate) else "no PyTorch"
+    operator = " and as an operator of PyTorch" if has_torch(gate) else ", but not as an operator, which needs PyTorch"
+    return f"judged as a JAX function{operator}"
 
 
 def _gradients(x, g, c, s) -> tuple:
