@@ -16,10 +16,10 @@ from course_lib.checks.stages import rival
 PREFIX = "own."
 PAR = 1.25  # times the ideal, where no par is given
 HINTS = (
-    "The simulator and the races judge say which step wrote a wrong block. Begin with the smallest arrays that it is "
-    "wrong for.",
-    'The report says what binds: checks.report("{id}"). If most cycles wait for copies, try fewer and larger blocks. If '
-    "it is bound by HBM, count which array moves more than once.",
+    "The simulator and the races judge say which step wrote a wrong block. Begin with the smallest arrays for which it "
+    "is wrong.",
+    'The report says what binds: checks.report("{id}"). If most cycles wait for copies, try fewer and larger blocks. '
+    "If it is bound by HBM, find the array that moves more than once.",
     "Lesson 6 has the price of each operation, lesson 5 that of a grid step, and lesson 11 a search over blocks.",
 )
 
@@ -40,14 +40,15 @@ def own_project(
     written_for_xla: Callable | None = None,
     xla: tuple[float, str] | None = None,
 ) -> None:
-    """Declare a project of your own, called "own.NAME" in ``predict``, ``check``, ``planted``, ``tuned`` and ``report``.
+    """Declare a project of your own: "own.NAME" in ``predict``, ``check``, ``planted``, ``tuned`` and ``report``.
 
     ``name`` is that of your function. ``cases`` returns the argument tuples that the judges see: small arrays, of three
     sizes or more, some of them odd. ``at`` returns the arguments that are priced, as ``jax.ShapeDtypeStruct``s. The
     ideal is the longest of three times: ``flops`` of matmuls and ``vector_ops`` on single elements at the chip's peak,
     and the bytes of these arguments and of the result, each moved once. ``par`` is the most cycles that pass; without
     it, a quarter more than the ideal. ``written_for_xla`` computes the same as ``reference``, where XLA compiles that
-    badly. ``xla`` is (seconds, whose figure), if it is known: asking the compiler's simulator may take a minute. A second declaration of the same name replaces the first, but what has been recorded stays.
+    badly. ``xla`` is (seconds, whose figure) if they are known, because asking the simulator may take a minute. A
+    second declaration of the same name replaces the first, but what has been recorded stays.
 
     Prints the ideal, par, and the time of XLA's program. Raises ValueError for a declaration that contradicts itself.
     """
@@ -71,11 +72,8 @@ def own_project(
 
 def _said(id: str, ideal: Ideal, par: int, seconds: float | None, by: str, chip: str) -> list[str]:
     """Return what a declaration prints."""
-    of_par = text.duration(par / chips.chip(chip).clock_hz)
-    said = [
-        f"{id} on a {chip}: the ideal is {text.duration(ideal.seconds(chip))}, {vocabulary.bound_by(ideal.bound(chip))};",
-        f"par is {of_par}.",
-    ]
+    best, most = text.duration(ideal.seconds(chip)), text.duration(par / chips.chip(chip).clock_hz)
+    said = [f"{id} on a {chip}: the ideal is {best}, {vocabulary.bound_by(ideal.bound(chip))}; par is {most}."]
     if seconds is None:
         return [*said, "XLA's time is not known, because the TPU's compiler is not on this machine."]
     least = "at least " if by == BY_BYTES else ""

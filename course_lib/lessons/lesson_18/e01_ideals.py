@@ -93,10 +93,10 @@ EXERCISE = Exercise(
         why="an ideal is the longest of three times.",
     ),
     hints=(
-        "The bytes of every array, once, at a v5e's 819 GB/s; 2 m k n FLOPs of a matmul at 197 TFLOP/s; operations of the "
-        "VPU at its rate. Which is the longest?",
-        'print(chips.chip("v5e")) of course_lib has the peaks. In a cycle the VPU\'s slots work on a register of 8 x 128 '
-        "elements each.",
+        "The bytes of every array, once, at a v5e's 819 GB/s; 2 m k n FLOPs of a matmul at 197 TFLOP/s; operations of "
+        "the VPU at its rate. Which is the longest?",
+        'chips.chip("v5e") of course_lib has the peaks, the clock and the slots. Each slot of the VPU works on a '
+        "register of 8 x 128 elements in a cycle.",
         "gated is 3 * 8192 * 4096 * 2 bytes. blur is 48 * 2048 * 2048 operations; divide by slots * 1024 * clock.",
     ),
     points=2,

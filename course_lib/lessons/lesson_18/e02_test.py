@@ -105,8 +105,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "For each bug, work out row 5 and row 64 of the result if all of x is 1.",
-        "The test looks at all rows but the first 16. Where all values of x are equal, no bug shows that only takes them "
-        "from elsewhere.",
+        "The test looks at all rows but the first 16. Where all values of x are equal, a bug that only takes them from "
+        "elsewhere does not show.",
         "Two of the five change a sum of 16 ones below row 16. The test finds these and misses the others.",
     ),
     points=2,
