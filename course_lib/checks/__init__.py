@@ -8,9 +8,9 @@ from course_lib.checks.course import course_map
 from course_lib.checks.golf_scores import golf
 from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
-from course_lib.checks.own import own_project
+from course_lib.checks.own import open_project, own_project
 from course_lib.checks.panel import progress
-from course_lib.checks.projects import planted, predict, tuned
+from course_lib.checks.projects import planted, predict, project_times, tuned
 from course_lib.checks.quantity import parse
 from course_lib.checks.record import rehearsal
 from course_lib.checks.result import NotPassed, Result
@@ -25,11 +25,13 @@ __all__ = [
     "golf",
     "hint",
     "listing",
+    "open_project",
     "own_project",
     "parse",
     "planted",
     "predict",
     "progress",
+    "project_times",
     "rehearsal",
     "report",
     "solution",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from course_lib.checks.kinds.project import BY_BYTES, Ideal, Project, moved_once
 from course_lib.checks.stages import rival
 
 PREFIX = "own."
+OPEN = ("stencil", "top_64")
 PAR = 1.25  # times the ideal, where no par is given
 HINTS = (
     "The simulator and the races judge say which step wrote a wrong block. Begin with the smallest arrays for which it "
@@ -68,6 +70,16 @@ def own_project(
         golf=Golf(unit=CYCLES, par=par, at=at), project=Project(ideal=ideal, xla_s=seconds, xla_by=by),
     )  # fmt: skip
     print(text.folded(" ".join(_said(id, ideal, par, seconds, by, chip))))
+
+
+def open_project(name: str) -> None:
+    """Declare a project of lesson 18 to which the course has no answer, "stencil" or "top_64", as one of your own.
+
+    Raises ValueError for another name.
+    """
+    if name not in OPEN:
+        raise ValueError(f"name is {name!r:.60}; the open projects are {' and '.join(map(repr, OPEN))}.")
+    importlib.import_module(f"course_lib.lessons.lesson_18.open_{name}").declare()
 
 
 def _said(id: str, ideal: Ideal, par: int, seconds: float | None, by: str, chip: str) -> list[str]:

@@ -36,6 +36,15 @@ def tuned(id: str, fn: object, table: object) -> Result:
     return _shown(id, tuned_table.result(_project(id), fn, table))
 
 
+def project_times() -> list[tuple[str, str, float, float | None, str]]:
+    """Return (id, function, ideal, XLA's time, whose figure that is) of the course's projects, times in seconds."""
+    found = [task for task in exercises().values() if task.project is not None]
+    return [
+        (task.id, task.defines, task.project.ideal.seconds(task.chips[0]), task.project.xla_s, task.project.xla_by)
+        for task in found
+    ]
+
+
 def _project(id: str) -> Exercise:
     task = exercise(id)
     if task.project is None:

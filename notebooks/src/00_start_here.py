@@ -107,8 +107,7 @@ checks.course_map()
 # <!-- lessons -->
 #
 # Read a lesson and run its cells, and then open its exercises. Where a lesson asks you to predict something, the answer
-# is folded, so write down your guess first, and then run the cell or click the three dots. More lessons are being
-# written, so a lesson may point to one that is not in the table yet.
+# is folded, so write down your guess first, and then run the cell or click the three dots.
 #
 # Unsure about a term? The [glossary](../docs/glossary.md) lists every term of the course, with the lesson that explains
 # it.

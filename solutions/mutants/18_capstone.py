@@ -77,7 +77,7 @@
 # +        @pl.when(pl.program_id(0) == 0)
 
 
-# %% answer="18.4" name="a test of ones" stages="yes" judge="" says="it\\s+finds\\s+\\d\\s+of\\s+3|something is left"
+# %% answer="18.4" name="a test of ones" stages="yes" judge="exercise" says="it\\s+finds\\s+\\d\\s+of\\s+3|something is left"
 # -    x = np.sin(np.arange(384.0 * 256).reshape(384, 256) ** 1.5) * size
 # +    x = np.ones((384, 256))
 

@@ -35,13 +35,14 @@ def largest_of(sizes, length):
 #
 # How fast can these four be on a v5e at the best? The ideal is the longest of three times: that of the bytes of all
 # arguments and results, each moved once; that of the matmuls at the peak; and that of operations on single elements, if
-# the VPU fills all its slots in every cycle. Answer with a time, such as `"12 us"`, to within 2 %.
+# the VPU fills all its slots in every cycle. `chips.chip("v5e")` has the peaks. Answer with a time, such as `"12 us"`, to
+# within 2 %.
 #
 # - **gated**: `h[t] = a[t] * h[t - 1] + b[t]` down the rows, for a, b and h of 8,192 x 4,096 in bfloat16.
 # - **largest**: the largest element of each row of x, float32[128, 65536], and where it is, as int32.
-# - **blur**: u, bfloat16[2048, 2048], becomes the mean of its neighbors twelve times, in one kernel, at four operations an
-#   element each time, and is written in bfloat16.
-# - **gram**: `x.T @ x` in float32, for x, bfloat16[65536, 512].
+# - **blur**: in one kernel, every element of u, bfloat16[2048, 2048], becomes the mean of its four neighbors twelve times,
+#   with three additions and a multiplication each time. Then u is written in bfloat16.
+# - **gram**: `x.T @ x` in float32, for x, bfloat16[65536, 512], as a matmul that does not use the symmetry of the result.
 # - **blur_binds**: what binds blur, `"core"` or `"HBM"`?
 
 
@@ -81,7 +82,7 @@ checks.check("18.1", ideals)
 #
 # - **clears**: the scratch is not cleared before the first block of rows.
 # - **keeps**: the last 16 rows of a block are not kept.
-# - **count**: 17 rows are added instead of 16.
+# - **count**: 17 rows are added instead of 16, and the sum is divided by 16.
 # - **column**: the index map of x returns column block 0 at every step.
 # - **first**: row t is the mean of the rows t - 16 to t - 1.
 
@@ -122,9 +123,9 @@ checks.check("18.2", found)
 #
 # *Difficulty 3 of 5. 10 minutes, 6 lines.*
 #
-# `decayed_broken(x)` computes `y[t] = 0.9 * y[t - 1] + x[t]` down the rows of x, float32[T, N], with blocks of 16 x 128.
-# Its author tried 64 x 128 random values, and they were right. T and N may be any sizes, though, N a multiple of 128.
-# Write `decayed` without its two mistakes.
+# `decayed_broken(x)` computes `y[t] = 0.9 * y[t - 1] + x[t]` down the rows of x, float32[T, N]; above the first row y
+# is 0. Its author tried one array of random values, and the result was right. T may be any number, though, and N any
+# multiple of 128. Write `decayed` without the two mistakes.
 
 
 # %% given="18.3"
@@ -156,7 +157,7 @@ def decayed_broken(x):
 
 # %% answer="18.3"
 def decayed(x):
-    """Return y with y[t] = 0.9 * y[t - 1] + x[t], for any number of rows."""
+    """Return y with y[t] = 0.9 * y[t - 1] + x[t]."""
     ### BEGIN SOLUTION
 
     def decay_kernel(x_ref, y_ref, last_ref):
@@ -193,11 +194,24 @@ checks.check("18.3", decayed)
 # %% [markdown]
 # ## The projects
 #
-# The cell below each of them makes four names: the function, your prediction, your test and your table. Write the prediction first,
-# because nothing is judged before it. Let the function take its block sizes as keyword arguments with defaults. The test gets
-# a function `fn` in the place of yours, and raises, or returns False, if a result is wrong. The table has the blocks for the
-# large arrays, `{("v5e", shape of the first argument): {"rows": 256}}`, say. `checks.report` makes two pages of all that you
-# did.
+# Each project has one answer cell with four names, all of them None at first. Replace each by a definition of yours:
+#
+# ```python
+# quantize_prediction = ("50 us", "HBM")  # or "core", or "waiting for copies"
+#
+# def quantize(x, rows=256):  # block sizes are keyword arguments with defaults
+#     ...
+#
+# def test_quantize(fn):  # fn stands for your function: with a bug, or as it is
+#     q, s = fn(x)
+#     assert ...  # raise, or return False, if a result is wrong
+#
+# quantize_table = {("v5e", (8192, 4096)): {"rows": 256}}  # blocks for the scored shape
+# ```
+#
+# Write the prediction first and run its cell, because nothing is judged before that. Then go back and forth between the
+# answer cell and the check as often as you like. The cells in between come at the end: one plants bugs and runs your test,
+# and one compiles the table. Run the check once more after them. `checks.report` makes a report of all that you did.
 
 # %% [markdown]
 # ## 18.4 Project: int8 with a scale for each row
@@ -205,14 +219,15 @@ checks.check("18.3", decayed)
 # *Difficulty 3 of 5. 34 minutes, 35 lines. Fast track.*
 #
 # `quantize(x)` gets x, bfloat16[M, N], and returns q, int8[M, N], and s, float32[M]. s is the largest `|x|` of a row
-# divided by 127, and q is `x / s`, rounded to the nearest integer. A row of zeros has the scale 0, and its q are 0. M
-# and N are multiples of 128. The score is that of an 8,192 x 4,096 array, in cycles.
+# divided by 127, in float32, and q is `x / s`, rounded to the nearest integer; where x / s is almost in the middle of two
+# integers, either is right. A row of zeros has the scale 0, and its q are 0. M and N are multiples of 128. The score is
+# that of an 8,192 x 4,096 array, in cycles.
 
 
 # %% answer="18.4"
 quantize = None
 quantize_prediction = None  # such as ("50 us", "HBM")
-test_quantize = None  # a function of fn, which calls fn and raises if a result is wrong
+test_quantize = None  # test_quantize(fn) raises if fn is wrong
 quantize_table = None  # {("v5e", (8192, 4096)): {...}}, with your keyword arguments
 ### BEGIN SOLUTION
 
@@ -291,16 +306,18 @@ checks.check("18.4", quantize)
 # *Difficulty 3 of 5. 60 minutes, 60 lines. Further.*
 #
 # `recurrence(a, b)` gets two arrays float32[T, D] and returns h, of the same shape, with `h[t] = a[t] * h[t - 1] + b[t]`
-# down the rows; `h[-1]` is 0. T and D may be any sizes, |a| is at most 1, and where a is 0 the recurrence starts over.
-# The gradient with respect to a and b is judged as well: with `dh[t] = g[t] + a[t + 1] * dh[t + 1]`, it is `db = dh` and
-# `da[t] = dh[t] * h[t - 1]`. Both directions are kernels of yours. The score is that of the forward kernel for T =
-# 4,096 and D = 2,048, in cycles.
+# down the rows, in float32; above the first row, h is 0. T and D may be any sizes, |a| is at most 1, and where a is 0 the
+# recurrence starts over. The gradient with respect to a and b is judged as well: with `dh[t] = g[t] + a[t + 1] * dh[t +
+# 1]`, and nothing below the last row, it is `db = dh` and `da[t] = dh[t] * h[t - 1]`. Both directions are kernels of
+# yours, which `jax.custom_vjp` joins. It takes no keyword arguments, so let `recurrence` pass its blocks on by position, and
+# name their positions in `nondiff_argnums`. The score is that of the forward kernel for T = 4,096 and D = 2,048, in
+# cycles.
 
 
 # %% answer="18.5"
 recurrence = None
 recurrence_prediction = None  # such as ("50 us", "HBM")
-test_recurrence = None  # a function of fn, which calls fn and raises if a result is wrong
+test_recurrence = None  # test_recurrence(fn) raises if fn is wrong
 recurrence_table = None  # {("v5e", (4096, 2048)): {...}}, with your keyword arguments
 ### BEGIN SOLUTION
 
@@ -435,15 +452,15 @@ checks.check("18.5", recurrence)
 # *Difficulty 3 of 5. 60 minutes, 30 lines. Further.*
 #
 # `w4a16(x, q, s)` multiplies x, bfloat16[M, K], by weights of four bits. q is int4[K, N], and s, bfloat16[K / 128, N],
-# has a scale for every 128 rows of q: weight (k, n) is `q[k, n] * s[k // 128, n]`. The result is bfloat16[M, N]. M is at
-# most 64, as in decoding; K is a multiple of 512 and N of 256. The score is that of M = 16, K = 4,096 and N = 14,336, in
-# cycles.
+# has a scale for every 128 rows of q: weight (k, n) is `q[k, n] * s[k // 128, n]`. The result is bfloat16[M, N], from
+# weights that may be rounded to bfloat16, and sums in float32. M is at most 64, as in decoding; K is a multiple of 512
+# and N of 256. The score is that of M = 16, K = 4,096 and N = 14,336, in cycles.
 
 
 # %% answer="18.6"
 w4a16 = None
 w4a16_prediction = None  # such as ("50 us", "HBM")
-test_w4a16 = None  # a function of fn, which calls fn and raises if a result is wrong
+test_w4a16 = None  # test_w4a16(fn) raises if fn is wrong
 w4a16_table = None  # {("v5e", (16, 4096)): {...}}, with your keyword arguments
 ### BEGIN SOLUTION
 GROUP = 128  # rows of q that share a scale
@@ -522,15 +539,15 @@ checks.check("18.6", w4a16)
 # In `mla_decode(q, c, n)`, q is bfloat16[B, H, 576], the cache c is bfloat16[B, T, 576], and n is int32[B]. All heads
 # read the same rows of c: a row is a key, and its first 512 elements are the value that belongs to it. With `p =
 # softmax(q[b] @ c[b].T / sqrt(192))` over the first n[b] rows, the result is `p @ c[b, :, :512]` for each b,
-# bfloat16[B, H, 512]. n[b] is at least 1, and the rows from n[b] on hold finite garbage. H is a multiple of 8 and T of
-# 256. Sums are in float32, and p may be rounded to bfloat16 before the second matmul. The score is that of B = 16, H =
-# 16 and T = 4,096 with full caches, in cycles.
+# bfloat16[B, H, 512]. (192 is the length of a key before it was compressed.) n[b] is at least 1, and the rows from n[b]
+# on hold finite garbage. H is a multiple of 8 and T of 256. Sums are in float32, and p may be rounded to bfloat16 before
+# the second matmul. The score is that of B = 16, H = 16 and T = 4,096 with full caches, in cycles.
 
 
 # %% answer="18.7"
 mla_decode = None
 mla_decode_prediction = None  # such as ("50 us", "HBM")
-test_mla_decode = None  # a function of fn, which calls fn and raises if a result is wrong
+test_mla_decode = None  # test_mla_decode(fn) raises if fn is wrong
 mla_decode_table = None  # {("v5e", (16, 16, 576)): {...}}, with your keyword arguments
 ### BEGIN SOLUTION
 OF_VALUE, SCALE = 512, 192**-0.5
@@ -641,20 +658,19 @@ checks.check("18.7", mla_decode)
 #
 # *Difficulty 5 of 5. 120 minutes, 110 lines. Further.*
 #
-# `cross_entropy(x, w, y)` gets x, bfloat16[T, D], w, bfloat16[D, V], and the labels y, int32[T]. With the logits `z = x
-# @ w`, it returns `logsumexp(z[t]) - z[t, y[t]]` for each row, float32[T]. The logits must not be written to HBM. T is a
-# multiple of 8, at most 4,096, D is a multiple of 128, and V may be any size; T times D is at most 4,194,304. The
-# gradients with respect to x and w are judged as well: with `dz = g * (softmax(z) - onehot(y))`, they are `dz @ w.T` and
-# `x.T @ dz`, in bfloat16, and dz may be rounded to bfloat16 before these matmuls. The score is that of the forward kernel
-# for T = 2,048, D = 1,024 and V = 32,768, in cycles.
+# `cross_entropy(x, w, y)` gets x, bfloat16[T, D], w, bfloat16[D, V], and the labels y, int32[T], from 0 to V - 1. With
+# the logits `z = x @ w` in float32, it returns `logsumexp(z[t]) - z[t, y[t]]` for each row, float32[T]. The logits must
+# not be written to HBM. T is a multiple of 8 and D of 128, T times D is at most 2**22, and V may be any size. The
+# gradients with respect to x and w are judged as well, and come from kernels of yours. For a cotangent g, float32[T], they
+# are `dz @ w.T` and `x.T @ dz` in bfloat16, with `dz = g[:, None] * (softmax(z) - onehot(y))`, which may be rounded to
+# bfloat16 before these matmuls. The score is that of the forward kernel for T = 2,048, D = 1,024 and V = 32,768, in
+# cycles.
 
 
 # %% answer="18.8"
 cross_entropy = None
 cross_entropy_prediction = None  # such as ("50 us", "HBM")
-test_cross_entropy = (
-    None  # a function of fn, which calls fn and raises if a result is wrong
-)
+test_cross_entropy = None  # test_cross_entropy(fn) raises if fn is wrong
 cross_entropy_table = None  # {("v5e", (2048, 1024)): {...}}, with your keyword arguments
 ### BEGIN SOLUTION
 CHUNK = 256  # rows that are multiplied while the exponentials of others are computed
@@ -874,11 +890,14 @@ checks.check("18.8", cross_entropy)
 #
 # *Difficulty 5 of 5. 90 minutes, 50 lines. Further.*
 #
-# `matmul_reduce_scatter(x, w)` says what each device of a ring of n does. It has x, bfloat16[n * M, K], and w,
-# bfloat16[K, N], and returns float32[M, N]: the rows `pl.ds(me * M, M)` of `x @ w`, summed over all devices. M is a
-# multiple of 16, K and N are multiples of 128, and n is 4 in the check. The score is in nanoseconds, *predicted
-# (model)*, for M = 512, K = 4,096 and N = 2,048. The model runs small arrays in their place. It multiplies the bytes of
-# copies between devices, and takes every element that the core stores for the result of a matmul at the MXUs' peak.
+# `matmul_reduce_scatter(x, w)` says what each device of a ring of n does; the axis is called `"d"`, and the check calls
+# `shard_map`. A device has x, bfloat16[n * M, K], and w, bfloat16[K, N], and returns float32[M, N]: the rows `pl.ds(me *
+# M, M)` of `x @ w`, summed over all devices in float32. M is a multiple of 16, K and N are multiples of 128, and n is 4 in
+# the check. The answer has two names only, the function and the prediction.
+#
+# The score is in nanoseconds, *predicted (model)*, for M = 512, K = 4,096 and N = 2,048. The model runs small arrays and
+# scales their times up: copies between devices by their bytes, and each element that the core stores to VMEM as one
+# element of a matmul at the MXUs' peak.
 
 
 # %% given="18.9"
@@ -981,31 +1000,44 @@ checks.check("18.9", matmul_reduce_scatter)
 # %% [markdown]
 # ## Two open projects
 #
-# We have no answer to these two, and nobody grades them. Their par is half of XLA's time. The first is predicted
-# (model), because the simulator gives no answer for it.
+# We have no answer to these two, and nobody grades them. The next cell declares both, and prints the ideal, par, which is
+# half of XLA's time, and that time. XLA's time for the stencil is the model's, because the simulator gives none.
 #
 # - **stencil**: `stencil(u)` takes sixteen steps on u, float32[M, N]. In each, every inner element becomes the mean of
-#   its four neighbors, and the outermost rows and columns keep their values. M and N are multiples of 128.
+#   its four neighbors, and the outermost rows and columns keep their values. M and N are multiples of 128, and 2,048 for
+#   the score.
 # - **top_64**: `top_64(x)` returns the 64 largest elements of each row of x, float32[M, N], and where they are,
-#   int32[M, 64]: the largest first, and of equal values the first one first. M is a multiple of 8, and N of 128.
+#   int32[M, 64], as `jax.lax.top_k` does: the largest first, and of equal values the first one first. All x are finite. M
+#   is a multiple of 8, and N of 128. The score is that of M = 64 and N = 32,768.
 #
-# The next cell declares both. Then go through the same stages: `checks.predict("own.stencil", ...)`, `checks.check`,
-# `checks.planted`, `checks.tuned`, `checks.report` and `checks.hint`.
+# Then go through the same stages: `checks.predict("own.stencil", ...)`, `checks.check("own.stencil", stencil)`, and so on.
 
 # %%
-from course_lib.lessons.lesson_18 import open_stencil, open_top_64
-
-open_stencil.declare()
-open_top_64.declare()
+checks.open_project("stencil")
+checks.open_project("top_64")
 
 # %% [markdown]
 # ## Your own
 #
-# Which operation of yours deserves a kernel? Declare it with `checks.own_project`, as the lesson does, under the name
-# of your function. It has the same stages.
+# Which operation of yours deserves a kernel? Declare it under the name of your function, as the lesson does. Fill in this
+# template, in which `x` stands for your arguments. `vector_ops` and `flops` count the work of the best algorithm that
+# you know, `gradient=judges.Gradient()` has the gradient judged, too, and `written_for_xla=` is for a way to write the
+# operation that XLA compiles better than the reference.
 
 # %%
-# checks.own_project("my_function", reference=..., cases=..., at=...)
+# LARGE = (jax.ShapeDtypeStruct((4096, 2048), jnp.float32),)
+# checks.own_project(
+#     "my_function",
+#     reference=lambda x: jnp.cumsum(x, axis=0),
+#     cases=lambda: [(jnp.ones((n, 128)),) for n in (8, 100, 264)],
+#     at=lambda: LARGE,
+#     vector_ops=4096 * 2048,
+# )
+# checks.predict("own.my_function", ("100 us", "HBM"))
+# checks.check("own.my_function", my_function)
+# checks.planted("own.my_function", my_function, test_my_function)
+# checks.tuned("own.my_function", my_function, {("v5e", (4096, 2048)): {"rows": 256}})
+# checks.report("own.my_function")
 
 # %% [markdown]
 # <!-- next -->

@@ -183,7 +183,7 @@ def _chosen(tried: list[log.Note], best: log.Note | None) -> list[log.Note]:
 
 def _attempt(number: int, note: log.Note) -> tuple[str, ...]:
     took = text.duration(note.said["seconds"]) if isinstance(note.said.get("seconds"), float) else ""
-    outcome = "passed" if note.said.get("outcome") == PASSED else str(note.said.get("outcome", ""))
+    outcome = "at par" if note.said.get("outcome") == PASSED else str(note.said.get("outcome", ""))
     return str(number), note.on.replace("T", " "), took, outcome, str(note.said.get("headline", ""))
 
 
