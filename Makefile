@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book grade leaderboard gradescope lesson bench bench-judges \
+.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book pack grade leaderboard gradescope lesson bench bench-judges \
 	bench-model op-costs public-kernels zoo colab clean
 
 help:  ## this list
@@ -65,6 +65,10 @@ build:  ## build notebooks, solutions and exercises from their sources (ARGS=…
 book:  ## make the course a static site, build/book/index.html, whose widgets need no kernel (ARGS=--stills: a draft)
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/build_book.py $(ARGS)
+
+pack:  ## the instructor's pack, build/pack.zip: slides, handouts, timing cards (START=13:00), the day of grading
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/build_pack.py $(if $(START),--start "$(START)")
 
 lesson:  ## lay out a new lesson: make lesson NAME=07_tiled_matmul
 	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=07_tiled_matmul))

@@ -20,8 +20,8 @@ from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
 TARGETS = (
-    "help setup setup-gpu lab test test-all test-changed smoke check build book lesson grade leaderboard gradescope "
-    "bench bench-judges bench-model op-costs public-kernels zoo colab clean"
+    "help setup setup-gpu lab test test-all test-changed smoke check build book pack lesson grade leaderboard "
+    "gradescope bench bench-judges bench-model op-costs public-kernels zoo colab clean"
 ).split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,

@@ -27,7 +27,7 @@ def cells(notebook: nbformat.NotebookNode, writer: Writer, states: list[dict | N
         if cell.cell_type == "markdown":
             yield Markup(f'<div class="text">{writer.html(cell.source)}</div>')
         elif cell.source:
-            shown = "".join(_output(output, pictures, writer) for output in cell.outputs)
+            shown = "".join(output_of(output, pictures, writer) for output in cell.outputs)
             yield Markup(f'<div class="cell">{_folded(cell, shown)}</div>')
 
 
@@ -43,7 +43,8 @@ def _folded(cell: nbformat.NotebookNode, shown: str) -> str:
     return source + shown
 
 
-def _output(output: nbformat.NotebookNode, pictures: Iterator[dict | None] | None, writer: Writer) -> str:
+def output_of(output: nbformat.NotebookNode, pictures: Iterator[dict | None] | None, writer: Writer) -> str:
+    """Return an output as HTML; ``pictures`` are the widgets behind the pictures, from this one on."""
     if output.output_type == "stream":
         return _printed(output.text)
     data = output.data

@@ -50,7 +50,7 @@ def files(course: dict[str, Page], states: States) -> tuple[Files, set[str]]:
 def write(folder: pathlib.Path, made: Files, copied: set[str]) -> None:
     """Write the book into ``folder``, in place of the one that was there. Raise BookError if it holds anything else."""
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
-        raise BookError(f"{folder} is not empty and holds no book: remove it, or name another folder.")
+        raise BookError(f"{folder} is not empty and holds no book or pack: remove it, or name another folder.")
     shutil.rmtree(folder, ignore_errors=True)
     for path, text in (made | {_MARK: ""}).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

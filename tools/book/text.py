@@ -102,6 +102,13 @@ class Writer:
             image.attrs["src"] = source
 
 
+def blocks(markdown: str) -> list[tuple[str, str]]:
+    """Return the blocks of a text in order, each as the name of its token, such as "paragraph", and its source."""
+    lines = markdown.split("\n")
+    outer = [token for token in _PARSER.parse(markdown) if token.level == 0 and token.map and token.nesting >= 0]
+    return [(token.type.removesuffix("_open"), "\n".join(lines[slice(*token.map)]).strip()) for token in outer]
+
+
 def _plain(inline: Token) -> str:
     return _plain_tokens(inline.children)
 
