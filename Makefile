@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book pack grade leaderboard gradescope lesson bench bench-judges \
+.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build book pack offline grade leaderboard gradescope lesson bench bench-judges \
 	bench-model op-costs public-kernels zoo colab clean
 
 help:  ## this list
@@ -69,6 +69,10 @@ book:  ## make the course a static site, build/book/index.html, whose widgets ne
 pack:  ## the instructor's pack, build/pack.zip: slides, handouts, timing cards (START=13:00), the day of grading
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/build_pack.py $(if $(START),--start "$(START)")
+
+offline:  ## one archive of the course and its wheels, for rooms without a network (PLATFORM=macos-arm64, PYTHONS=3.12)
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/build_offline.py $(if $(PLATFORM),--platform "$(PLATFORM)") $(if $(PYTHONS),--python "$(PYTHONS)")
 
 lesson:  ## lay out a new lesson: make lesson NAME=07_tiled_matmul
 	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=07_tiled_matmul))

@@ -20,7 +20,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
 TARGETS = (
-    "help setup setup-gpu lab test test-all test-changed smoke check build book pack lesson grade leaderboard "
+    "help setup setup-gpu lab test test-all test-changed smoke check build book pack offline lesson grade leaderboard "
     "gradescope bench bench-judges bench-model op-costs public-kernels zoo colab clean"
 ).split()
 
@@ -315,6 +315,29 @@ def test_a_failing_pip_gives_one_line_and_a_rerun_mends_it(setup, place, pip, sa
     assert ".venv/setup.log" in line
     assert setup().returncode == 0
     assert setup().stdout == ""
+
+
+WITH_ARGUMENTS = f'echo "$*" | tr " " "_" >>"$CALLS"\n{INSTALLS}'
+
+
+def test_wheels_in_the_folder_are_all_that_pip_asks(setup, place):
+    """As an offline bundle has them (make offline)."""
+    (place / "wheels").mkdir()
+    assert setup(FAKE_PIP=WITH_ARGUMENTS).returncode == 0
+    assert "_--no-index_--find-links_wheels_-r_" in (place / "calls").read_text()
+
+
+def test_without_them_pip_asks_the_index(setup, place):
+    assert setup(FAKE_PIP=WITH_ARGUMENTS).returncode == 0
+    assert "-r_.venv/wanted.txt" in (place / "calls").read_text() and "--no-index" not in (place / "calls").read_text()
+
+
+def test_wheels_for_another_python_are_named(setup, place):
+    (place / "wheels").mkdir()
+    (place / "wheels/for.txt").write_text("macos-arm64 with Python 3.12\n")
+    line = one_line(setup(FAKE_PIP=MISSING))
+    assert "the folder wheels has no jaxlib==0.11.2 for Python 3.13.0 on " in line
+    assert "it is for macos-arm64 with Python 3.12" in line and "make offline" in line
 
 
 def test_an_almost_full_disk_is_noticed_before_anything_is_fetched(setup, place):

@@ -10,6 +10,10 @@ here=$(pwd -P)
 unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX PIP_ROOT
 export PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_DEFAULT_TIMEOUT="${PIP_DEFAULT_TIMEOUT:-60}"
 
+# An offline bundle (make offline) has its wheels with it: then pip asks nobody else.
+offline=''
+[ ! -d wheels ] || offline="--no-index --find-links wheels"
+
 say() { printf '%s\n' "$1"; }
 fail() {
     [ ! -t 1 ] || printf '\r\033[K'
@@ -100,6 +104,8 @@ explain() {  # one line out of the log: what failed and what to do
         why="this network swaps certificates and pip does not trust its own: set PIP_CERT to your organisation's certificate file"
     elif grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|ProtocolError|IncompleteRead|ConnectionResetError|Max retries exceeded|Temporary failure in name resolution|Network is unreachable' "$log"; then
         why="the package index cannot be reached: check the network or the proxy"
+    elif [ -n "$offline" ] && missing=$(grep -oE 'No matching distribution found for [^ ]+' "$log"); then
+        why="the folder wheels has no ${missing##* } for $("$venv/bin/python" -V) on $(uname -sm): it is for $(cat wheels/for.txt), so choose that Python (PYTHON=python3.13), or fetch wheels for this one (make offline)"
     elif missing=$(grep -oE 'No matching distribution found for [^ ]+' "$log"); then
         why="there is no ready-made ${missing##* } for $("$venv/bin/python" -V) on $(uname -sm): try another Python (make PYTHON=python3.12), or Colab"
     elif grep -q 'Permission denied' "$log"; then
@@ -158,7 +164,7 @@ shown=0
 {  # some shells report a killed child on their own: the line that explains it comes below
     # Ready-made wheels only: nobody should need a compiler.
     TMPDIR="$here/$venv/tmp" "$venv/bin/python" -m pip install --no-input --no-color --progress-bar off --no-warn-script-location \
-        --only-binary :all: -r "$venv/wanted.txt" >>"$log" 2>&1 &
+        --only-binary :all: $offline -r "$venv/wanted.txt" >>"$log" 2>&1 &
     pip=$!
     while kill -0 "$pip"; do
         sleep 0.3
@@ -171,7 +177,7 @@ shown=0
 } 2>/dev/null
 [ "$status" = 0 ] || explain "$status"
 [ "$level" = learner ] || "$venv/bin/python" -m pip install --no-input --no-color --progress-bar off --no-deps \
-    --only-binary :all: -r $examiners >>"$log" 2>&1 || explain $?
+    --only-binary :all: $offline -r $examiners >>"$log" 2>&1 || explain $?
 
 # This folder itself is importable in the environment. A relative path, and no build tool to fetch.
 # `import keras` finds JAX: without a setting Keras looks for TensorFlow, which is not here. Python runs this line whenever it
