@@ -14,6 +14,7 @@ from widget_page import is_too_wide
 browser = chromium.browser
 STEM = "01_hello_kernel"
 FIRST, SHOWN = ".slide.shown", "Number(document.querySelector('.slide.shown').id)"
+SIDEWAYS = "(slide) => slide.querySelector('.content').scrollWidth > slide.querySelector('.content').clientWidth"
 # Slides whose content is cut off, measured as slides.js does, while all stand in a column.
 CUT = """() => {
     document.documentElement.classList.remove("deck");
@@ -108,6 +109,9 @@ def test_a_widget_lives_on_its_slide_and_keeps_its_keys(page):
     slide = page.locator(".slide.picture").first
     page.evaluate(f"location.hash = '#{slide.get_attribute('id')}'")
     live = draw(slide.locator(".widget"))
+    page.wait_for_function("document.querySelector('.slide.shown .live').style.zoom")
+    inside, room = live.bounding_box(), slide.locator(".content").bounding_box()
+    assert inside["width"] > 900 and inside["y"] >= room["y"] and not slide.evaluate(SIDEWAYS)
     assert reacts_to_the_mouse(live)
     before = page.evaluate(SHOWN)
     live.locator("button:enabled, input").first.focus()

@@ -21,6 +21,19 @@
     }
   }
 
+  // A widget has the size of a page; once it is drawn, it grows to be read from the last row. If it is too high then,
+  // its end can be scrolled to.
+  const drawn = new MutationObserver((changes) => {
+    for (const { target } of changes) {
+      const live = target.querySelector(".live");
+      if (!target.classList.contains("drawn") || live.style.zoom) continue;
+      const room = target.closest(".content");
+      const fits = (room.clientHeight - 24) / live.offsetHeight;
+      live.style.zoom = Math.min(Math.max(fits, 1.2), room.clientWidth / live.scrollWidth, 1.6);
+    }
+  });
+  for (const place of document.querySelectorAll(".widget")) drawn.observe(place, { attributeFilter: ["class"] });
+
   function scale() {
     const factor = Math.min(innerWidth / 1280, innerHeight / 720);
     const left = (innerWidth - 1280 * factor) / 2, top = (innerHeight - 720 * factor) / 2;
