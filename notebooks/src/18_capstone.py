@@ -544,6 +544,117 @@ else:
     print("There is no TPU here, so nothing is measured.")
 
 # %% [markdown]
+# ### The whole course in twelve questions
+#
+# Answer each before you open it. The lesson in brackets has the answer at length.
+#
+# **1.** A kernel's grid is (4, 8), and the index map of x is `lambda i, j: (i, 0)`. How often is a block of x copied?
+# (Lessons 1, 4)
+#
+# <details><summary>Answer</summary>
+#
+# Four times. The steps run in order with j fastest, so the index changes only when i does, and a block whose index
+# stays the same is not copied again.
+#
+# </details>
+#
+# **2.** Why is a sum over the lanes of a register more expensive than a sum over its sublanes, and a sum over a leading
+# axis the cheapest? (Lessons 2, 6)
+#
+# <details><summary>Answer</summary>
+#
+# A leading axis adds whole registers on the VPU. Within a register, rows are rotated and added a few times. Across
+# lanes the values have to go through the XLU.
+#
+# </details>
+#
+# **3.** A v5e multiplies two 512 x 512 matrices in bfloat16 that lie in HBM. What binds? (Lesson 3)
+#
+# <details><summary>Answer</summary>
+#
+# HBM. The intensity is N / 3, about 171 FLOPs per byte, and the ridge point of a v5e is 240.
+#
+# </details>
+#
+# **4.** A kernel has 1,000 steps, each copies 4 KiB, and it takes 700 us. Which change would you try first? (Lesson 5)
+#
+# <details><summary>Answer</summary>
+#
+# Larger blocks. The time of such a step is that of its copies' latency, whatever their size, so fewer steps take less
+# time.
+#
+# </details>
+#
+# **5.** Why does the grid of a tiled matmul end with the axis of K? (Lesson 7)
+#
+# <details><summary>Answer</summary>
+#
+# Because then all steps of one output block come one after another, and the accumulator in VMEM has to hold one block
+# only.
+#
+# </details>
+#
+# **6.** A mask sets the elements past the end to 0, before a maximum. What is wrong? (Lesson 8)
+#
+# <details><summary>Answer</summary>
+#
+# All values may be negative, and then 0 wins. The neutral element of a maximum is minus infinity.
+#
+# </details>
+#
+# **7.** Your fused layer saves the output of its ReLU for the backward pass. Why is that enough? (Lessons 9, 10)
+#
+# <details><summary>Answer</summary>
+#
+# The derivative of the ReLU is 1 where the output is above 0, so the input is not needed.
+#
+# </details>
+#
+# **8.** An index map reads `order_ref[i + 1]` at every step, also at the last one. What happens? (Lesson 12)
+#
+# <details><summary>Answer</summary>
+#
+# It reads past the end of the prefetched list. On a chip, that is whatever the SMEM holds there, and the copy may leave
+# the array. Clamp the index.
+#
+# </details>
+#
+# **9.** Online softmax meets a larger maximum in a later block. What has to happen to the sum and to the accumulator?
+# (Lesson 13)
+#
+# <details><summary>Answer</summary>
+#
+# Both are multiplied by the exponential of the old maximum minus the new one, before the block's own terms are added.
+#
+# </details>
+#
+# **10.** Why do paged attention and grouped matmul need scalar prefetch? (Lessons 14, 15)
+#
+# <details><summary>Answer</summary>
+#
+# Which block a step needs stands in a table that is known only at run time, and its copy starts before the step. So the
+# index map has to read the table in advance.
+#
+# </details>
+#
+# **11.** Every device sends to its right neighbor and gets the right values in each run. Why may a judge still refuse
+# the kernel? (Lesson 16)
+#
+# <details><summary>Answer</summary>
+#
+# Because nothing may order two of its events: a neighbor that is a step ahead can overwrite a buffer that is still
+# being read. That it did not happen says nothing about the next run.
+#
+# </details>
+#
+# **12.** Can a TPU kernel with scratch that passes from step to step run through Triton on a GPU? (Lesson 17)
+#
+# <details><summary>Answer</summary>
+#
+# No. On a GPU the steps of the grid are thread blocks, which run in any order and at the same time.
+#
+# </details>
+#
 # ### Other people's kernels
 #
 # What do the judges say about kernels that real projects use? We put 70 of nine public projects before them;
