@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from tiny_kernels import decay, decayed
+from tiny_kernels import decay, decay_kernel, decayed
 from tiny_projects import f32
 
 from course_lib import checks
@@ -56,6 +57,18 @@ def test_a_declaration_prints_the_ideal_par_and_xla(capsys):
         ({"flops": -1}, "flops is -1; it is a whole number"),
         ({"par": 0}, "par is 0; it is a whole number of cycles"),
         ({"slips": [1]}, "slips is"),
+        ({"cases": []}, r"cases is \[\]; it is a function without arguments: cases=lambda"),
+        ({"cases": lambda: []}, "cases returns 0 of them; it returns a list of 3 argument tuples or more"),
+        ({"cases": lambda: [jnp.ones((n, 128)) for n in (8, 16, 24)]}, "a list of 3 argument tuples"),
+        ({"cases": lambda: [(jnp.ones((8, 128)),)] * 3}, "arrays of fewer than 3 sizes"),
+        ({"cases": lambda: 1 / 0}, r"cases\(\) raises ZeroDivisionError"),
+        ({"at": (f32(256, 256),)}, "at is .*; it is a function without arguments"),
+        ({"at": lambda: f32(256, 256)}, "at returns ShapeDtypeStruct.*; it returns the tuple of scored arguments"),
+        (
+            {"reference": lambda x, y: x},
+            "reference cannot be called with the arguments of at, float32.256,256.: TypeError",
+        ),
+        ({"reference": lambda x: None}, "reference returns no array for the arguments of at"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(changed, says):
@@ -115,3 +128,20 @@ def test_the_times_of_the_course_s_projects():
     assert [id for id, *_ in found] == [f"18.{n}" for n in range(4, 10)]
     assert all(xla is None or ideal < xla for _, _, ideal, xla, _ in found)
     assert jax.tree.leaves(found)
+
+
+@needs_libtpu
+def test_a_kernel_that_leaves_out_part_of_the_scored_arrays_has_no_score():
+    """All judges see small arrays only; the compiler's count of bytes shows what a large one misses."""
+
+    def first_blocks_only(x):
+        block = pl.BlockSpec((8, x.shape[1]), lambda t: (t, 0))
+        return pl.pallas_call(
+            decay_kernel, grid=(min(x.shape[0] // 8, 4),), in_specs=[block], out_specs=block, out_shape=x,
+            scratch_shapes=[pltpu.VMEM((1, x.shape[1]), jnp.float32)],
+        )(x)  # fmt: skip
+
+    checks.own_project("decay", **RIGHT | {"at": lambda: (f32(4096, 1024),), "par": 10**6})
+    checks.predict("own.decay", ("3 us", "HBM"))
+    said = checks.check("own.decay", first_blocks_only)
+    assert not said.passed and said.score is None and "part of them is never read or written" in said.message, str(said)

@@ -72,7 +72,7 @@ def scored(monkeypatch):
     [
         (None, 'not attempted.\nNext: write decay_prediction = ("12 us", "HBM")'),
         ("3 us", "not yet: it is not a pair"),
-        (("3 KiB", "HBM"), "not yet: its time is none"),
+        (("3 KiB", "HBM"), "'3 KiB' has no unit of time: s, ms, us or ns."),
         (("fast", "HBM"), "not yet: its time cannot be read"),
         (("0 us", "HBM"), "not yet: its time is none"),
         (("3 us", "luck"), "not yet: what binds is not known"),

@@ -16,6 +16,7 @@ from course_lib.checks.stages import rival
 
 PREFIX = "own."
 OPEN = ("stencil", "top_64")
+FEWEST = 3  # sizes
 PAR = 1.25  # times the ideal, where no par is given
 HINTS = (
     "The simulator and the races judge say which step wrote a wrong block. Begin with the smallest arrays for which it "
@@ -59,7 +60,19 @@ def own_project(
     if chips.chip(chip).clock_hz is None:
         known = ", ".join(each for each in chips.NAMES if chips.chip(each).clock_hz)
         raise ValueError(f"chip is {chip!r}, whose clock is not known, so cycles are no time there; take {known}.")
-    args = at()
+    args, made = _called("at", at), _called("cases", cases)
+    if not isinstance(made, list) or len(made) < FEWEST or not all(isinstance(case, tuple) for case in made):
+        what = f"{len(made)} of them" if isinstance(made, list) else f"{made!r:.60}"
+        raise ValueError(
+            f"cases returns {what}; it returns a list of {FEWEST} argument tuples or more, as in [(x,), ...]."
+        )
+    if len({str([(a.shape, a.dtype) for a in jax.tree.leaves(case)]) for case in made}) < FEWEST:
+        raise ValueError(f"cases has arrays of fewer than {FEWEST} sizes; a kernel may be right for one size alone.")
+    if not isinstance(args, tuple) or not jax.tree.leaves(args):
+        raise ValueError(f"at returns {args!r:.60}; it returns the tuple of scored arguments, as in (x,).")
+    _fits(reference, args, "at")
+    for case in made:
+        _fits(reference, case, "cases")
     ideal = Ideal(flops=flops, vector_ops=vector_ops, hbm_bytes=moved_once(args, jax.eval_shape(reference, *args)))
     par = math.ceil(PAR * ideal.cycles(chip)) if par is None else par
     seconds, by = xla or rival.time_of(written_for_xla or reference, args, chip)
@@ -70,6 +83,28 @@ def own_project(
         golf=Golf(unit=CYCLES, par=par, at=at), project=Project(ideal=ideal, xla_s=seconds, xla_by=by),
     )  # fmt: skip
     print(text.folded(" ".join(_said(id, ideal, par, seconds, by, chip))))
+
+
+def _called(name: str, given: Callable) -> object:
+    """Return what an argument returns that is a function without arguments."""
+    if not callable(given):
+        raise ValueError(f"{name} is {given!r:.60}; it is a function without arguments: {name}=lambda: ...")
+    try:
+        return given()
+    except Exception as error:
+        raise ValueError(f"{name}() raises {type(error).__name__}: {error}"[:300]) from error
+
+
+def _fits(reference: Callable, args: tuple, whose: str) -> None:
+    """Raise ValueError unless the reference takes the arguments and returns arrays."""
+    shapes = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in jax.tree.leaves(args))
+    try:
+        results = jax.tree.leaves(jax.eval_shape(reference, *args))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"[:200]
+        raise ValueError(f"reference cannot be called with the arguments of {whose}, {shapes}: {said}") from error
+    if not results:
+        raise ValueError(f"reference returns no array for the arguments of {whose}, {shapes}.")
 
 
 def open_project(name: str) -> None:

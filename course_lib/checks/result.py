@@ -73,7 +73,8 @@ def does_nothing(defined: object) -> bool:
 
 def not_attempted(id: str, what_to_write: str) -> Result:
     """Return the result for an answer that has not been started."""
-    return Result(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{id}") helps.')
+    exercise = id.partition(" ")[0]  # without the stage of a project, as in "18.4 test"
+    return Result(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{exercise}") helps.')
 
 
 def not_yet(id: str, headline: str, message: str, next: str, **more) -> Result:

@@ -31,6 +31,7 @@ NO_SCORE = "the judges agree, but there is no score."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
 _FEWER = "count how often each byte of each array is read, by all subcores together, and let them read it once."
+_NEARLY = 0.95  # of the bytes
 _FEW = 2  # grid steps: with more, the latency of their copies adds up
 
 
@@ -143,6 +144,8 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
                 f"It takes {said(report.cycles, CYCLES)}; at the chip's peak the work alone takes {task.golf.floor:,}.",
                 "do all of the work at every size: the score is for large arrays, which not every judge runs.",
             )
+        if task.project is not None and (skipped := _skipped(task, report)):
+            raise NotCounted(skipped, "do all of the work at every size: write each block of the result.")
         return max(report.cycles, cycles_of_bytes(task, report.hbm_bytes or 0))
     try:
         walk = grid.walk(fn, *case)
@@ -155,6 +158,20 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
             "let BlockSpecs do the copying, from HBM and back.",
         )
     return moved
+
+
+def _skipped(task: Exercise, report: compiler.Report) -> str:
+    """Return a sentence if a kernel moves less than all arrays that are scored; "" if it does not.
+
+    Nor where XLA keeps some of them on the chip, because the report does not count those.
+    """
+    moved, needed = report.hbm_bytes, task.project.ideal.hbm_bytes if task.project.ideal else 0
+    if moved is None or moved >= _NEARLY * needed or any("in VMEM" in note for note in report.notes):
+        return ""
+    return (
+        f"For the arrays that are scored it moves {moved:,} bytes, but moving each of them once takes {needed:,}: "
+        "part of them is never read or written."
+    )
 
 
 def _stopped(report: compiler.Report) -> str:

@@ -36,6 +36,8 @@ def result(task: Exercise, fn: object, test: object) -> Result:
     The test is called with a function in the place of ``fn``. It fails if it raises, or returns False.
     """
     id = f"{task.id} test"
+    if not task.project.planted:
+        return passed(id, "no bug is planted in this kernel, so none has to be found.")
     if test is None or does_nothing(test):
         return not_attempted(id, f"write {names.test(task)}(fn), which calls fn and raises if a result is wrong")
     if not callable(test):
@@ -43,8 +45,6 @@ def result(task: Exercise, fn: object, test: object) -> Result:
         return not_yet(id, "it is not a function.", what, f"define it: def {names.test(task)}(fn): ...")
     if fn is None or does_nothing(fn) or not callable(fn):
         return not_attempted(id, f"write {task.defines} first")
-    if not task.project.planted:
-        return passed(id, "no bug is planted in this kernel, so none has to be found.")
     with progress.shown(f"{_KERNEL} {task.defines}") as say:
         return _judged(task, id, task.build(fn), test, say)
 
@@ -69,7 +69,8 @@ def _judged(task: Exercise, id: str, fn: Callable, test: Callable, say: Callable
         tested.append(Tested(shown, failed(test, planting.stand_in(fn, place, task.chips[0]))))
     if failure := next((each.failure for each in tested if each.shown is None and each.failure), ""):
         what = f"It fails for your own kernel, in which nothing is planted: {failure}"
-        return not_yet(id, "it fails for a kernel that is right.", what, _FAIR)
+        own = failure.split(":")[0] in _OF_THE_TEST
+        return not_yet(id, "it fails for a kernel that is right.", what, _MEND if own else _FAIR)
     of_bugs = [each for shown in found for each in tested if each.shown is shown]
     return _said(task, id, of_bugs)
 
@@ -80,6 +81,8 @@ def _in_any_order(kernels: list, seed: int) -> list:
     return [kernels[n] for n in order]
 
 
+_OF_THE_TEST = {"NameError", "AttributeError", "ImportError", "ModuleNotFoundError", "UnboundLocalError", "TypeError"}
+_MEND = "this error comes from the test itself. Does it call fn with the arrays that your function takes?"
 _FAIR = (
     "compare with a reference in float32, and allow for rounding. Your test gets a stand-in for your function, which "
     "takes arrays."

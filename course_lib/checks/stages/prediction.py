@@ -36,7 +36,7 @@ def result(task: Exercise, prediction: object) -> Result:
     except quantity.NotAQuantity as error:
         return not_yet(id, "its time cannot be read.", str(error), error.next)
     if given.unit.measures != "time" or given.value <= 0:
-        return not_yet(id, "its time is none.", f"{given} is not a time above 0.", 'write a time, as in "12 us".')
+        return not_yet(id, "its time is none.", _no_time(time, given), 'write a time, as in "12 us".')
     word = _bound(bound)
     if word is None:
         there = ", ".join(map(repr, BOUNDS))
@@ -51,6 +51,13 @@ def result(task: Exercise, prediction: object) -> Result:
     if counted is not None and counted.said != said:
         kept += f" The report compares {text.duration(counted.said['seconds'])}, which you wrote before the result."
     return passed(id, kept)
+
+
+def _no_time(written: object, given: quantity.Quantity) -> str:
+    """Return what is wrong with a quantity that is no time: its unit, or that it is not above 0."""
+    if given.unit.measures == "time":
+        return f"{given} is not above 0."
+    return f"{written!r:.40} has no unit of time: s, ms, us or ns."
 
 
 def _bound(word: object) -> str | None:

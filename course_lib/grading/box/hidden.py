@@ -78,15 +78,19 @@ def _floats_permuted(case: tuple, rng) -> tuple:
 def _permuted(case: tuple, rng) -> tuple:
     """Permute the elements of the arrays; a sorted list of integers stays sorted, unless it has sizes that add up to T.
 
-    Several sorted lists describe one another, as the groups and tiles of visits do, so they stay as they are.
+    Several lists of integers, one of them sorted, describe one another, as the groups, tiles and bounds of visits do.
+    They stay as they are.
     """
     leaves = jax.tree.leaves(case)
-    lists, lengths = [leaf for leaf in leaves if _is_sorted_list(leaf)], {n for leaf in leaves for n in leaf.shape}
+    lists, lengths = [leaf for leaf in leaves if _is_list(leaf)], {n for leaf in leaves for n in leaf.shape}
+    coupled = len(lists) > 1 and any(map(_is_sorted, lists))
 
     def other(leaf):
-        if not _is_sorted_list(leaf) or int(np.sum(leaf)) in lengths:
+        if _is_list(leaf) and coupled:
+            return leaf
+        if not _is_list(leaf) or not _is_sorted(leaf) or int(np.sum(leaf)) in lengths:
             return _otherwise(leaf, rng)
-        return leaf if len(lists) > 1 else jnp.asarray(_sorted_otherwise(np.asarray(leaf), rng))
+        return jnp.asarray(_sorted_otherwise(np.asarray(leaf), rng))
 
     return jax.tree.map(other, case)
 
@@ -105,11 +109,13 @@ def _has_floats(leaf) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def _is_sorted_list(leaf) -> bool:
-    """Whether an array is a list of two integers or more in order; of a mere shape nobody knows."""
-    if isinstance(leaf, jax.ShapeDtypeStruct) or not jnp.issubdtype(leaf.dtype, jnp.integer):
-        return False
-    return leaf.ndim == 1 and len(leaf) > 1 and bool((np.diff(leaf) >= 0).all())
+def _is_list(leaf) -> bool:
+    """Whether an array is a list of integers, which may describe another; a mere shape is none."""
+    return not isinstance(leaf, jax.ShapeDtypeStruct) and leaf.ndim == 1 and jnp.issubdtype(leaf.dtype, jnp.integer)
+
+
+def _is_sorted(leaf) -> bool:
+    return len(leaf) > 1 and bool((np.diff(leaf) >= 0).all())
 
 
 def _sorted_otherwise(numbers: np.ndarray, rng) -> np.ndarray:

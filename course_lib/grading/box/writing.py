@@ -195,11 +195,12 @@ def _scan_counts(eqn) -> list[int]:
 
 
 def _derived(eqn) -> list | None:
-    """Return ``_rules``; None for a rule that cannot take integers, which have no derivative that anybody asks for."""
+    """Return ``_rules``; None for a rule that cannot take integers, which have no derivative that anybody asks for.
+
+    Nor can the derivative of an integer be written, a float0, which a rule has that came out of a box.
+    """
     try:
         return _rules(eqn)
-    except Unportable:
-        raise
     except Exception:
         if all(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in eqn.invars):
             raise

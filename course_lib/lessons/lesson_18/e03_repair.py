@@ -7,7 +7,7 @@ from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_18 import values
 
-SIZES = ((32, 384), (20, 256), (16, 128), (7, 640))
+SIZES = ((32, 256), (20, 256), (16, 128), (7, 384))
 
 
 def reference(x):
@@ -30,6 +30,20 @@ def _whole_blocks_only(x):
     return jnp.where(jnp.arange(len(x))[:, None] < len(x) // 16 * 16, reference(x), jnp.nan)
 
 
+def _shared(x):
+    """Return y if all blocks of columns share one carry, and a row of blocks is computed from left to right."""
+    parts = jnp.split(jnp.pad(x, ((0, -len(x) % 16), (0, 0))), x.shape[1] // 128, axis=1)
+    done, last = [], None
+    for start in range(0, len(parts[0]), 16):
+        row = []
+        for part in parts:
+            block = part[start : start + 16]
+            row.append(reference(block if start == 0 else block.at[0].add(0.9 * last)))
+            last = row[-1][-1]
+        done.append(jnp.concatenate(row, axis=1))
+    return jnp.concatenate(done)[: len(x)]
+
+
 EXERCISE = Exercise(
     id="18.3",
     title="Repair: right in its own test",
@@ -38,6 +52,11 @@ EXERCISE = Exercise(
     cases=cases,
     reference=reference,
     slips=(
+        judges.Slip(
+            means="a block begins with the last row of the block to its left, because all blocks share one carry",
+            value=_shared,
+            next="let all blocks of some columns come one after another, before those of the next columns.",
+        ),
         judges.Slip(
             means="the rows of a last block that is not full are never written",
             value=_whole_blocks_only,
