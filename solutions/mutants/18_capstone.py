@@ -67,7 +67,7 @@
 # +        grid=(pl.cdiv(x.shape[0], 16), x.shape[1] // 128),
 
 
-# %% answer="18.3" name="whole blocks only" judge="numbers" says="not\\s+full\\s+are\\s+never\\s+written|never\\s+writ"
+# %% answer="18.3" name="whole blocks only" judge="numbers" says="No\\s+grid\\s+step\\s+writes"
 # -        grid=(x.shape[1] // 128, pl.cdiv(x.shape[0], 16)),
 # +        grid=(x.shape[1] // 128, x.shape[0] // 16),
 

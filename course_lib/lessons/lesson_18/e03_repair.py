@@ -25,11 +25,6 @@ def cases() -> list[tuple]:
     return [(values.uniform(seed, *size),) for seed, size in enumerate(SIZES)]
 
 
-def _whole_blocks_only(x):
-    """Return y if the rows of a last, partial block are not computed."""
-    return jnp.where(jnp.arange(len(x))[:, None] < len(x) // 16 * 16, reference(x), jnp.nan)
-
-
 def _shared(x):
     """Return y if all blocks of columns share one carry, and a row of blocks is computed from left to right."""
     parts = jnp.split(jnp.pad(x, ((0, -len(x) % 16), (0, 0))), x.shape[1] // 128, axis=1)
@@ -56,11 +51,6 @@ EXERCISE = Exercise(
             means="a block begins with the last row of the block to its left, because all blocks share one carry",
             value=_shared,
             next="let all blocks of some columns come one after another, before those of the next columns.",
-        ),
-        judges.Slip(
-            means="the rows of a last block that is not full are never written",
-            value=_whole_blocks_only,
-            next="count the blocks of rows with pl.cdiv: a block that is not full is a block, too.",
         ),
     ),
     hints=(
