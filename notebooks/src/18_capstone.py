@@ -483,51 +483,27 @@ print(
 # `checks.golf()` prints your scores beside par and ours. An instructor can make a page of the scores of a class, with
 # `make leaderboard`: a notebook takes part only if it says so ([grading](../docs/grading.md#the-leaderboard)).
 #
-# ## Questions
+# ## Five questions
 #
-# **1.** A kernel takes 20 us, XLA 24 us, and the ideal is 19 us. Would you keep it?
+# Answer each before you open it.
 #
-# <details><summary>Answer</summary>
+# <details><summary>1. A kernel takes 20 us, XLA 24 us, and the ideal is 19 us. Would you keep it?</summary> It gains a
+# sixth, and nothing is left to gain. If your model spends a percent of its time there, the step becomes 0.2 percent
+# faster, for code that somebody has to maintain. Look for an operation with a larger gap, or a larger share.</details>
 #
-# It gains a sixth, and nothing is left to gain. If your model spends a percent of its time there, the step becomes 0.2
-# percent faster, for code that somebody has to maintain. Look for an operation with a larger gap, or a larger share.
+# <details><summary>2. The prediction was 100 us, and the result is 455 us. What do you do first?</summary> Ask what
+# binds. Here it was waiting for copies, which larger blocks cure. Less arithmetic changed 4 percent.</details>
 #
-# </details>
+# <details><summary>3. Why is XLA's faster program the rival, and not the plain one?</summary> Because whoever decides
+# between your kernel and XLA will try that one, too. A speed-up over a program that nobody would use says
+# nothing.</details>
 #
-# **2.** The prediction was 100 us, and the result is 455 us. What do you do first?
+# <details><summary>4. Your test passes for a kernel whose index map is wrong. What is likely to be wrong with its
+# data?</summary> The values are probably the same everywhere, or they fill one block only. Values that differ
+# everywhere show where each of them went.</details>
 #
-# <details><summary>Answer</summary>
-#
-# Ask what binds. Here it was waiting for copies, which larger blocks cure. Less arithmetic changed 4 percent.
-#
-# </details>
-#
-# **3.** Why is XLA's faster program the rival, and not the plain one?
-#
-# <details><summary>Answer</summary>
-#
-# Because whoever decides between your kernel and XLA will try that one, too. A speed-up over a program that nobody
-# would use says nothing.
-#
-# </details>
-#
-# **4.** Your test passes for a kernel whose index map is wrong. What is likely to be wrong with its data?
-#
-# <details><summary>Answer</summary>
-#
-# The values are probably the same everywhere, or they fill one block only. Values that differ everywhere show where each
-# of them went.
-#
-# </details>
-#
-# **5.** What does the report prove about the chip?
-#
-# <details><summary>Answer</summary>
-#
-# That the compiler for it accepts the kernel, and what its simulator predicts. It proves no time: that takes the chip
-# itself.
-#
-# </details>
+# <details><summary>5. What does the report prove about the chip?</summary> That the compiler for it accepts the kernel,
+# and what its simulator predicts. It proves no time: that takes the chip itself.</details>
 #
 # ## Further
 #
@@ -548,112 +524,50 @@ else:
 #
 # Answer each before you open it. The lesson in brackets has the answer at length.
 #
-# **1.** A kernel's grid is (4, 8), and the index map of x is `lambda i, j: (i, 0)`. How often is a block of x copied?
-# (Lessons 1, 4)
+# <details><summary>1. A kernel's grid is (4, 8), and the index map of x is <code>lambda i, j: (i, 0)</code>. How often
+# is a block of x copied? (Lessons 1, 4)</summary> Four times. The steps run in order with j fastest, so the index
+# changes only when i does, and a block whose index stays the same is not copied again.</details>
 #
-# <details><summary>Answer</summary>
+# <details><summary>2. Why is a sum over the lanes of a register more expensive than a sum over its sublanes, and a sum
+# over a leading axis the cheapest? (Lessons 2, 6)</summary> A leading axis adds whole registers on the VPU. Within a
+# register, rows are rotated and added a few times. Across lanes the values have to go through the XLU.</details>
 #
-# Four times. The steps run in order with j fastest, so the index changes only when i does, and a block whose index
-# stays the same is not copied again.
+# <details><summary>3. A v5e multiplies two 512 x 512 matrices in bfloat16 that lie in HBM. What binds? (Lesson
+# 3)</summary> HBM. The intensity is N / 3, about 171 FLOPs per byte, and the ridge point of a v5e is 240.</details>
 #
-# </details>
+# <details><summary>4. A kernel has 1,000 steps, each copies 4 KiB, and it takes 700 us. Which change would you try
+# first? (Lesson 5)</summary> Larger blocks. The time of such a step is that of its copies' latency, whatever their
+# size, so fewer steps take less time.</details>
 #
-# **2.** Why is a sum over the lanes of a register more expensive than a sum over its sublanes, and a sum over a leading
-# axis the cheapest? (Lessons 2, 6)
+# <details><summary>5. Why does the grid of a tiled matmul end with the axis of K? (Lesson 7)</summary> Because then all
+# steps of one output block come one after another, and the accumulator in VMEM has to hold one block only.</details>
 #
-# <details><summary>Answer</summary>
+# <details><summary>6. A mask sets the elements past the end to 0, before a maximum. What is wrong? (Lesson 8)</summary>
+# All values may be negative, and then 0 wins. The neutral element of a maximum is minus infinity.</details>
 #
-# A leading axis adds whole registers on the VPU. Within a register, rows are rotated and added a few times. Across
-# lanes the values have to go through the XLU.
+# <details><summary>7. Your fused layer saves the output of its ReLU for the backward pass. Why is that enough? (Lessons
+# 9, 10)</summary> The derivative of the ReLU is 1 where the output is above 0, so the input is not needed.</details>
 #
-# </details>
+# <details><summary>8. An index map reads <code>order_ref[i + 1]</code> at every step, also at the last one. What
+# happens? (Lesson 12)</summary> It reads past the end of the prefetched list. On a chip, that is whatever the SMEM
+# holds there, and the copy may leave the array. Clamp the index.</details>
 #
-# **3.** A v5e multiplies two 512 x 512 matrices in bfloat16 that lie in HBM. What binds? (Lesson 3)
+# <details><summary>9. Online softmax meets a larger maximum in a later block. What has to happen to the sum and to the
+# accumulator? (Lesson 13)</summary> Both are multiplied by the exponential of the old maximum minus the new one, before
+# the block's own terms are added.</details>
 #
-# <details><summary>Answer</summary>
+# <details><summary>10. Why do paged attention and grouped matmul need scalar prefetch? (Lessons 14, 15)</summary> Which
+# block a step needs stands in a table that is known only at run time, and its copy starts before the step. So the index
+# map has to read the table in advance.</details>
 #
-# HBM. The intensity is N / 3, about 171 FLOPs per byte, and the ridge point of a v5e is 240.
+# <details><summary>11. Every device sends to its right neighbor and gets the right values in each run. Why may a judge
+# still refuse the kernel? (Lesson 16)</summary> Because nothing may order two of its events: a neighbor that is a step
+# ahead can overwrite a buffer that is still being read. That it did not happen says nothing about the next
+# run.</details>
 #
-# </details>
-#
-# **4.** A kernel has 1,000 steps, each copies 4 KiB, and it takes 700 us. Which change would you try first? (Lesson 5)
-#
-# <details><summary>Answer</summary>
-#
-# Larger blocks. The time of such a step is that of its copies' latency, whatever their size, so fewer steps take less
-# time.
-#
-# </details>
-#
-# **5.** Why does the grid of a tiled matmul end with the axis of K? (Lesson 7)
-#
-# <details><summary>Answer</summary>
-#
-# Because then all steps of one output block come one after another, and the accumulator in VMEM has to hold one block
-# only.
-#
-# </details>
-#
-# **6.** A mask sets the elements past the end to 0, before a maximum. What is wrong? (Lesson 8)
-#
-# <details><summary>Answer</summary>
-#
-# All values may be negative, and then 0 wins. The neutral element of a maximum is minus infinity.
-#
-# </details>
-#
-# **7.** Your fused layer saves the output of its ReLU for the backward pass. Why is that enough? (Lessons 9, 10)
-#
-# <details><summary>Answer</summary>
-#
-# The derivative of the ReLU is 1 where the output is above 0, so the input is not needed.
-#
-# </details>
-#
-# **8.** An index map reads `order_ref[i + 1]` at every step, also at the last one. What happens? (Lesson 12)
-#
-# <details><summary>Answer</summary>
-#
-# It reads past the end of the prefetched list. On a chip, that is whatever the SMEM holds there, and the copy may leave
-# the array. Clamp the index.
-#
-# </details>
-#
-# **9.** Online softmax meets a larger maximum in a later block. What has to happen to the sum and to the accumulator?
-# (Lesson 13)
-#
-# <details><summary>Answer</summary>
-#
-# Both are multiplied by the exponential of the old maximum minus the new one, before the block's own terms are added.
-#
-# </details>
-#
-# **10.** Why do paged attention and grouped matmul need scalar prefetch? (Lessons 14, 15)
-#
-# <details><summary>Answer</summary>
-#
-# Which block a step needs stands in a table that is known only at run time, and its copy starts before the step. So the
-# index map has to read the table in advance.
-#
-# </details>
-#
-# **11.** Every device sends to its right neighbor and gets the right values in each run. Why may a judge still refuse
-# the kernel? (Lesson 16)
-#
-# <details><summary>Answer</summary>
-#
-# Because nothing may order two of its events: a neighbor that is a step ahead can overwrite a buffer that is still
-# being read. That it did not happen says nothing about the next run.
-#
-# </details>
-#
-# **12.** Can a TPU kernel with scratch that passes from step to step run through Triton on a GPU? (Lesson 17)
-#
-# <details><summary>Answer</summary>
-#
-# No. On a GPU the steps of the grid are thread blocks, which run in any order and at the same time.
-#
-# </details>
+# <details><summary>12. Can a TPU kernel with scratch that passes from step to step run through Triton on a GPU? (Lesson
+# 17)</summary> No. On a GPU the steps of the grid are thread blocks, which run in any order and at the same
+# time.</details>
 #
 # ### Other people's kernels
 #
