@@ -458,7 +458,31 @@ print(
 # The report compares the prediction with the best version, which is 1.2 times faster than we expected. Under *What was
 # tried* stands the first version, which was 4.6 times slower: we had forgotten the grid steps. That line is the one to
 # learn from.
+
+# %% [markdown]
+# ## Five questions
 #
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel takes 20 us, XLA 24 us, and the ideal is 19 us. Would you keep it?</summary> It gains a
+# sixth, and nothing is left to gain. If your model spends a percent of its time there, the step becomes 0.2 percent
+# faster, for code that somebody has to maintain. Look for an operation with a larger gap, or a larger share.</details>
+#
+# <details><summary>2. The prediction was 100 us, and the result is 455 us. What do you do first?</summary> Ask what
+# binds. Here it was waiting for copies, which larger blocks cure. Less arithmetic changed 4 percent.</details>
+#
+# <details><summary>3. Why is XLA's faster program the rival, and not the plain one?</summary> Because whoever decides
+# between your kernel and XLA will try that one, too. A speed-up over a program that nobody would use says
+# nothing.</details>
+#
+# <details><summary>4. Your test passes for a kernel whose index map is wrong. What is likely to be wrong with its
+# data?</summary> The values are probably the same everywhere, or they fill one block only. Values that differ
+# everywhere show where each of them went.</details>
+#
+# <details><summary>5. What does the report prove about the chip?</summary> That the compiler for it accepts the kernel,
+# and what its simulator predicts. It proves no time: that takes the chip itself.</details>
+
+# %% [markdown]
 # ## Now you
 #
 # Do 18.1 to 18.3, which are short, and then take a project. Which one? That depends on what you want to practice:
@@ -482,28 +506,6 @@ print(
 #
 # `checks.golf()` prints your scores beside par and ours. An instructor can make a page of the scores of a class, with
 # `make leaderboard`: a notebook takes part only if it says so ([grading](../docs/grading.md#the-leaderboard)).
-#
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A kernel takes 20 us, XLA 24 us, and the ideal is 19 us. Would you keep it?</summary> It gains a
-# sixth, and nothing is left to gain. If your model spends a percent of its time there, the step becomes 0.2 percent
-# faster, for code that somebody has to maintain. Look for an operation with a larger gap, or a larger share.</details>
-#
-# <details><summary>2. The prediction was 100 us, and the result is 455 us. What do you do first?</summary> Ask what
-# binds. Here it was waiting for copies, which larger blocks cure. Less arithmetic changed 4 percent.</details>
-#
-# <details><summary>3. Why is XLA's faster program the rival, and not the plain one?</summary> Because whoever decides
-# between your kernel and XLA will try that one, too. A speed-up over a program that nobody would use says
-# nothing.</details>
-#
-# <details><summary>4. Your test passes for a kernel whose index map is wrong. What is likely to be wrong with its
-# data?</summary> The values are probably the same everywhere, or they fill one block only. Values that differ
-# everywhere show where each of them went.</details>
-#
-# <details><summary>5. What does the report prove about the chip?</summary> That the compiler for it accepts the kernel,
-# and what its simulator predicts. It proves no time: that takes the chip itself.</details>
 #
 # ## Further
 #
