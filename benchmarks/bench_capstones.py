@@ -22,7 +22,7 @@ import jupytext
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "course_lib/lessons/lesson_18"
 SOLUTIONS = ROOT / "solutions/src/18_capstone.py"
-PATIENCE_S = 600  # of XLA's simulation
+PATIENCE_S, MEMORY_BYTES = 600, 14 << 30  # of XLA's simulation
 HEAD = ("project", "binds", "ideal", "ours", "par", "XLA", "by", "XLA / ours")
 
 
@@ -63,7 +63,7 @@ def rival_of(project, simulate: bool):
     from course_lib.lessons.lesson_18 import rival
 
     written = getattr(project, "written_for_xla", project.reference)
-    seconds, by = time_of(written, project.LARGE, simulate=simulate, time_limit_s=PATIENCE_S)
+    seconds, by = time_of(written, project.LARGE, simulate=simulate, time_limit_s=PATIENCE_S, memory_bytes=MEMORY_BYTES)
     report = compiler.compile_tpu(written, *project.LARGE, simulate=False)
     return rival.Rival(seconds=seconds, by=by, hbm_bytes=report.hbm_bytes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 from course_lib.checks.checking import show
 from course_lib.checks.exercise import Exercise, exercise, exercises
@@ -36,12 +37,32 @@ def tuned(id: str, fn: object, table: object) -> Result:
     return _shown(id, tuned_table.result(_project(id), fn, table))
 
 
-def project_times() -> list[tuple[str, str, float, float | None, str]]:
-    """Return (id, function, ideal, XLA's time, whose figure that is) of the course's projects, times in seconds."""
-    found = [task for task in exercises().values() if task.project is not None]
+class Times(NamedTuple):
+    """What a project of the course is compared with, for the scored arguments; None: not known."""
+
+    id: str
+    function: str
+    ideal: float  # seconds
+    ideal_bytes: int  # of every array, once
+    xla: float | None  # seconds
+    xla_by: str  # whose figure that is
+    xla_bytes: int | None  # that XLA's program moves between HBM and the chip
+
+
+def project_times() -> list[Times]:
+    """Return what each project of the course is compared with, in order."""
+    found = [(task, task.project) for task in exercises().values() if task.project is not None]
     return [
-        (task.id, task.defines, task.project.ideal.seconds(task.chips[0]), task.project.xla_s, task.project.xla_by)
-        for task in found
+        Times(
+            task.id,
+            task.defines,
+            of.ideal.seconds(task.chips[0]),
+            of.ideal.hbm_bytes,
+            of.xla_s,
+            of.xla_by,
+            of.xla_bytes,
+        )
+        for task, of in found
     ]
 
 

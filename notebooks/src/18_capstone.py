@@ -84,11 +84,12 @@ for fn in (by_window, by_shifts):
 
 # %%
 ratios = {}
-for id, name, ideal, xla, whose in checks.project_times():
-    if xla:
-        ratios[f"{id} {name}"] = xla / ideal
-        times = f"ideal {text.duration(ideal):>7}   XLA {text.duration(xla):>7}"
-        print(f"{id} {name:15} {times}, {whose}")
+for each in checks.project_times():
+    if each.xla:
+        ratios[f"{each.id} {each.function}"] = each.xla / each.ideal
+        times = f"ideal {text.duration(each.ideal):>7}   XLA {text.duration(each.xla):>7}"
+        moved = f"moves {each.xla_bytes / 1e6:3.0f} MB, needs {each.ideal_bytes / 1e6:3.0f}"
+        print(f"{each.id} {each.function:13} {times}, {each.xla_by:20}  {moved}")
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, axes = plt.subplots(figsize=(7, 2.4))
 axes.barh(list(ratios), list(ratios.values()))
@@ -101,9 +102,10 @@ axes.set_xlabel("XLA's time / ideal")
 viz.plot_picture(fig, "For each project, XLA's time as a multiple of the ideal")
 
 # %% [markdown]
-# What fills the gap? For the recurrence, 18.5, XLA goes through the arrays several times. For 18.6 it first writes the
-# weights, which have four bits, to HBM in bfloat16, and for 18.8 it writes all logits. In these three a block could have
-# stayed in VMEM. Exercise 18.9 is not in the picture, because it runs on four chips.
+# What fills the gap? The last columns have what XLA's program moves, and what it would have to. In 18.6 the difference
+# is what the weights take in bfloat16, written and read once each: 2 x 4,096 x 14,336 x 2 bytes, or 235 MB. In 18.8 it is
+# the logits in float32, again written and read: 2 x 2,048 x 32,768 x 4 bytes, or 537 MB. A kernel can keep a block of
+# either in VMEM. Exercise 18.9 is not in the picture, because it runs on four chips.
 #
 # Two ideas look like projects but are none: the argmax of each row, and for each row of x the nearest row of c, which is
 # a matmul followed by an argmin. **Predict first:** does XLA write the 16,384 x 1,024 distances of the second to HBM?

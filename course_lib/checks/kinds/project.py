@@ -68,15 +68,16 @@ class Ideal:
 class Project:
     """What a project knows of the arguments that are scored: the ideal, the rival; and what its stages need.
 
-    ``ideal``: None if it is not known. ``xla_s``: seconds of the reference as XLA compiles it, and ``xla_by`` whose
-    figure that is; None if it is not known. ``shapes``: functions that return the arguments of the tuned table's
-    entries; () for the scored arguments alone. ``planted``: how many bugs are planted, 0 to 3; 0 where the kernel is
-    not one that bugs can be planted in.
+    ``ideal``: None if it is not known. ``xla_s``: seconds of the reference as XLA compiles it, ``xla_by`` whose figure
+    that is, and ``xla_bytes`` what the program moves; None if it is not known. ``shapes``: functions that return the
+    arguments of the tuned table's entries; () for the scored arguments alone. ``planted``: how many bugs are planted, 0
+    to 3; 0 where the kernel is not one that bugs can be planted in.
     """
 
     ideal: Ideal | None
     xla_s: float | None = None
     xla_by: str = vocabulary.COMPILER
+    xla_bytes: int | None = None
     shapes: tuple[Callable[[], tuple], ...] = ()
     planted: int = MOST_PLANTED
     seed: int = 0  # of the order in which a test sees kernels; the grader draws another

@@ -11,15 +11,16 @@ PATIENCE_S = 60.0  # of XLA's simulation
 
 
 def time_of(
-    fn: Callable, args: tuple, chip: str = "v5e", *, simulate: bool = True, time_limit_s: float = PATIENCE_S
+    fn: Callable, args: tuple, chip: str = "v5e", *, time_limit_s: float = PATIENCE_S, **limits
 ) -> tuple[float | None, str]:
     """Return (seconds, whose figure that is) of a function without kernels; None for the time without the compiler.
 
     The figure is the compiler's; where its simulator has no answer, it is the time of the program's bytes at full
     bandwidth, so that the program takes at least as long, or that of ``roofline.predict``, whichever is longer.
+    ``limits``: ``simulate`` and ``memory_bytes``, as ``compiler.compile_tpu`` takes them.
     """
     try:
-        report = compiler.compile_tpu(fn, *args, chip=chip, simulate=simulate, time_limit_s=time_limit_s)
+        report = compiler.compile_tpu(fn, *args, chip=chip, time_limit_s=time_limit_s, **limits)
     except compiler.Unavailable:
         return None, BY_BYTES
     if report.seconds is not None:

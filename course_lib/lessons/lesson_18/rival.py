@@ -28,4 +28,4 @@ def xla(id: str) -> Rival:
 def against(id: str, ideal: Ideal, **more) -> Project:
     """Return what project ``id`` is compared with: its ideal, and XLA's stored time."""
     stored = xla(id)
-    return Project(ideal=ideal, xla_s=stored.seconds, xla_by=stored.by, **more)
+    return Project(ideal=ideal, xla_s=stored.seconds, xla_by=stored.by, xla_bytes=stored.hbm_bytes, **more)
